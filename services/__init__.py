@@ -1,0 +1,1 @@
+"""One gRPC process each; thin: wire, call, answer. A service imports no other service."""

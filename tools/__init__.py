@@ -1,0 +1,1 @@
+"""The `affidavit` command: supervisor, clients, benchmarks."""
