@@ -1,7 +1,7 @@
 """One exception family for everything that a caller is told, and its two crossings to and from the wire.
 
-Code raises `AffidavitError(Reason.X, "what is wrong and what to do")`; the error interceptor of libs/rpc turns it into a
-`google.rpc.Status`; a client's `from_rpc_error` turns it back.
+Code raises `AffidavitError(Reason.X, "what is wrong and what to do")`; the error interceptor of libs/rpc turns it into
+a `google.rpc.Status`; a client's `from_rpc_error` turns it back.
 """
 
 from typing import NamedTuple, cast
@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 import grpc
 from affidavit.errors.v1 import errors_pb2
 from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -131,9 +132,7 @@ def from_rpc_error(error: grpc.RpcError, peer: str) -> AffidavitError:
     return AffidavitError(_BARE.get(code, "INTERNAL"), f"{peer}: {call.details() or code.name}")
 
 
-def _pack(
-    message: "error_details_pb2.ErrorInfo | error_details_pb2.BadRequest | error_details_pb2.RetryInfo",
-) -> any_pb2.Any:
+def _pack(message: Message) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed

@@ -48,7 +48,7 @@ class Chain(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         handler: Any = await continuation(handler_call_details)
-        method = cast("str", handler_call_details.method)
+        method = handler_call_details.method
         if handler is None or not method.startswith("/affidavit."):
             return handler
         metadata = {k: v for k, v in handler_call_details.invocation_metadata or () if isinstance(v, str)}
@@ -164,7 +164,7 @@ def metrics(service: str) -> Stage:
 
 @asynccontextmanager
 async def errors(call: CallInfo, context: Context, metadata: Mapping[str, str]) -> AsyncGenerator[None]:
-    """Turns an AffidavitError into its status, and anything unexpected into INTERNAL with the request id to look for."""
+    """Turns an AffidavitError into its status, and anything unexpected into INTERNAL with the request id."""
     try:
         yield
     except AffidavitError as error:

@@ -1,4 +1,4 @@
-"""Where things are: ports and addresses, the data folder, the shared-memory folder. Rules only, nothing is opened here."""
+"""Where things are: ports, addresses, the data folder, the shared-memory folder. Rules only, nothing is opened here."""
 
 import os
 from dataclasses import dataclass
