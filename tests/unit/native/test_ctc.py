@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from affidavit import _native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
+from affidavit import _native
 
 
 def slow_reading(rows: np.ndarray, blank: int) -> list[tuple[int, int, float]]:

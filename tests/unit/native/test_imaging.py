@@ -5,9 +5,10 @@ import math
 import cv2
 import numpy as np
 import pytest
-from affidavit import _native
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from affidavit import _native
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PLAIN: tuple[tuple[float, float, float], tuple[float, float, float], float] = ((0, 0, 0), (1, 1, 1), 1.0)
