@@ -10,4 +10,5 @@ NB_MODULE(_native, m) {
   m.attr("__version__") = "0.1.0";
   affidavit::bind_imaging(m);
   affidavit::bind_ctc(m);
+  affidavit::bind_scheduler(m);
 }
