@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Generic, TypeVar
 
+from opentelemetry import trace
+
 from affidavit._native import Admission, Batch, DynamicBatchScheduler, SchedulerStats
 from affidavit.libs.batching import metrics
 from affidavit.libs.batching.health import BatchHealth, Pulse
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.telemetry import get_logger
-from opentelemetry import trace
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -6,13 +6,14 @@ import threading
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from affidavit.libs.batching import Batcher, BatchHealth
-from affidavit.libs.errors import AffidavitError
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY
+
+from affidavit.libs.batching import Batcher, BatchHealth
+from affidavit.libs.errors import AffidavitError
 
 DEADLINE_S = 30
 

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 from affidavit._native import Admission, Batch, DynamicBatchScheduler, Joined, Trigger
 
 

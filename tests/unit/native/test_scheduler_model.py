@@ -1,10 +1,11 @@
 """Whatever happens in whatever order, the native scheduler decides as the slow one does, and keeps its promises."""
 
-from affidavit._native import Batch, DynamicBatchScheduler
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from scheduler_reference import CANARY_LANE, Reference
+
+from affidavit._native import Batch, DynamicBatchScheduler
 
 # Equal costs, near ones, far ones, and ones that no float holds exactly.
 costs = st.one_of(
