@@ -214,7 +214,11 @@ def _require_hashes(*hashes: bytes) -> None:
 
 def _subtree(begin: int, end: int, node: NodeReader) -> bytes:
     """The hash of leaves `begin` to `end`, where `begin` is a multiple of the largest power of two in the range."""
-    return _fold([node(level, (begin >> level) + index) for level, index in peak_places(end - begin)])
+    count = end - begin
+    if not count & (count - 1):  # complete: all but the ragged right edge are
+        level = count.bit_length() - 1
+        return node(level, begin >> level)
+    return _fold([node(level, (begin >> level) + index) for level, index in peak_places(count)])
 
 
 def _fold(peaks: Sequence[bytes]) -> bytes:

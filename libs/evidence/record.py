@@ -9,6 +9,7 @@ times RFC 3339 UTC with microseconds. A step's hashes are SHA-256(salt ‖ diges
     parse_leaf(leaf).request_id
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ VERSION = 1
 KINDS = {n: name.removeprefix("RECORD_KIND_").lower() for name, n in evidence_pb2.RecordKind.items() if n}
 PHASES = {n: name.removeprefix("RECORD_PHASE_").lower() for name, n in evidence_pb2.RecordPhase.items() if n}
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
@@ -38,32 +40,35 @@ def leaf_bytes(draft: evidence_pb2.RecordDraft, index: int, time: datetime, salt
     Raises:
         ValueError: the leaf would be longer than MAX_LEAF_BYTES.
     """
-    record: dict[str, Json] = {
-        "v": VERSION,
-        "index": str(index),
-        "time": time_text(time),
-        "tenant": draft.tenant,
-        "request_id": draft.request_id,
-        "kind": KINDS[draft.kind],
-        "phase": PHASES[draft.phase],
-        "parent_index": str(draft.parent_index) if draft.HasField("parent_index") else None,
-        "input_commitment": draft.input_commitment.hex() or None,
-        "options": canonicaljson.loads(draft.options_json) if draft.options_json else None,
-        "output_commitment": draft.output_commitment.hex() or None,
-        "status": draft.status or None,
-        "degraded": list(draft.degraded),
-        "reused_from": str(draft.reused_from) if draft.HasField("reused_from") else None,
-        "spooled": draft.spooled,
-        "latency_us": str(draft.latency_us),
-        "bundle": draft.bundle or None,
-        "environment_index": str(draft.environment_index) if draft.HasField("environment_index") else None,
-        "steps": [_step(step, salt) for step in draft.steps],
-    }
+    # Members stand here in RFC 8785 order (as they do in `_step`, and in options and body, which are canonical already),
+    # so that encoding is one pass: a fifth of what sorting costs. A test compares with `canonicaljson.dumps`.
+    record: dict[str, Json] = {}
+    if draft.body_json:
+        record["body"] = json.loads(draft.body_json)
+    record["bundle"] = draft.bundle or None
     if draft.children:
         record["children"] = [str(c.first) if c.first == c.last else f"{c.first}-{c.last}" for c in draft.children]
-    if draft.body_json:
-        record["body"] = canonicaljson.loads(draft.body_json)
-    leaf = canonicaljson.dumps(record)
+    record |= {
+        "degraded": list(draft.degraded),
+        "environment_index": str(draft.environment_index) if draft.HasField("environment_index") else None,
+        "index": str(index),
+        "input_commitment": draft.input_commitment.hex() or None,
+        "kind": KINDS[draft.kind],
+        "latency_us": str(draft.latency_us),
+        "options": json.loads(draft.options_json) if draft.options_json else None,
+        "output_commitment": draft.output_commitment.hex() or None,
+        "parent_index": str(draft.parent_index) if draft.HasField("parent_index") else None,
+        "phase": PHASES[draft.phase],
+        "request_id": draft.request_id,
+        "reused_from": str(draft.reused_from) if draft.HasField("reused_from") else None,
+        "spooled": draft.spooled,
+        "status": draft.status or None,
+        "steps": [_step(step, salt) for step in draft.steps],
+        "tenant": draft.tenant,
+        "time": time_text(time),
+        "v": VERSION,
+    }
+    leaf = _encode(record).encode()
     if len(leaf) > MAX_LEAF_BYTES:
         raise ValueError(f"the record has {len(leaf)} bytes; a leaf has at most {MAX_LEAF_BYTES}")
     return leaf
@@ -76,18 +81,18 @@ def time_text(time: datetime) -> str:
 
 def _step(step: evidence_pb2.StepEvidence, salt: bytes) -> Json:
     return {
-        "service": step.service,
-        "software": step.software or None,
-        "model": step.model or None,
-        "version": step.version or None,
-        "model_hash": step.model_hash.hex() or None,
+        "device_id": step.device_id or None,
         "engine": step.engine or None,
         "engine_version": step.engine_version or None,
-        "precision": step.precision or None,
-        "threads": step.threads or None,
-        "device_id": step.device_id or None,
         "input_hash": commit(salt, step.input_digest).hex() if step.input_digest else None,
+        "model": step.model or None,
+        "model_hash": step.model_hash.hex() or None,
         "output_hash": commit(salt, step.output_digest).hex() if step.output_digest else None,
+        "precision": step.precision or None,
+        "service": step.service,
+        "software": step.software or None,
+        "threads": step.threads or None,
+        "version": step.version or None,
     }
 
 

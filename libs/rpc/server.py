@@ -109,6 +109,11 @@ class ServiceHost:
             await close()
         _log.info("stopped")
 
+    @property
+    def draining(self) -> asyncio.Event:
+        """Set when the drain begins: streams that have no end of their own end then."""
+        return self._stopping
+
     def stop(self) -> None:
         """Begin to drain, as SIGTERM does."""
         self._stopping.set()
