@@ -54,7 +54,7 @@ class LeaseFolder:
         self._max_bytes = max_bytes
         self._name = f"{owner}-{secrets.token_hex(8)}"
         self._lock: int | None = None
-        self._leases: dict[str, int] = {}
+        self._leases: dict[str, mmap.mmap] = {}  # mapped while leased: the bytes outlive a name that somebody removes
         self._prepare()
 
     def lease(self, pixels: bytes | memoryview) -> Lease | None:
@@ -69,35 +69,37 @@ class LeaseFolder:
             if error.errno in _NO_ROOM:
                 return None
             raise
-        self._leases[name] = len(pixels)
         try:
             # Reserve first: writing through a mapping of a full tmpfs would be SIGBUS, not an error.
             os.posix_fallocate(descriptor, 0, len(pixels))
-            with mmap.mmap(descriptor, len(pixels)) as copy:
-                # The hash is taken over the copy: `pixels` may be memory that a sandboxed process can still write.
-                copy[:] = pixels
-                digest = hashlib.sha256(copy).digest()
+            copy = mmap.mmap(descriptor, len(pixels))
         except OSError as error:
-            self.release(name)
+            path.unlink(missing_ok=True)
             if error.errno in _NO_ROOM:
                 return None
             raise
         finally:
             os.close(descriptor)
-        return Lease(document_pb2.ImageHandle(name=name, length=len(pixels)), digest)
+        self._leases[name] = copy
+        copy[:] = pixels
+        # The hash is taken over the copy: `pixels` may be memory that a sandboxed process can still write.
+        digest = hashlib.sha256(copy).digest()
+        return Lease(document_pb2.ImageHandle(name=name, length=len(copy)), digest)
 
-    def read(self, handle: document_pb2.ImageHandle) -> bytes:
+    def read(self, name: str) -> bytes:
         """The pixels of a lease that has not been released."""
-        return (self._root / handle.name).read_bytes()
+        return self._leases[name][:]
 
     def release(self, name: str) -> None:
         """End a lease. Readers that have it mapped keep their bytes."""
-        if self._leases.pop(name, None) is not None:
+        copy = self._leases.pop(name, None)
+        if copy is not None:
             (self._root / name).unlink(missing_ok=True)
+            copy.close()
 
     def leased_bytes(self) -> int:
         """Bytes of this writer's leases now."""
-        return sum(list(self._leases.values()))
+        return sum(len(copy) for copy in list(self._leases.values()))
 
     def close(self) -> None:
         """End all leases and give the folder's lock back."""

@@ -76,7 +76,7 @@ class Opened(NamedTuple):
 class Draw(NamedTuple):
     """Draw a page into the area."""
 
-    index: int  # 0-based
+    page: int  # 0-based
 
 
 class Drawn(NamedTuple):

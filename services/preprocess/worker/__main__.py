@@ -8,7 +8,7 @@ import sys
 import traceback
 
 from affidavit.services.preprocess import protocol
-from affidavit.services.preprocess.protocol import Close, Closed, Draw, Open, Opened, Ready, Refused, WorkerLimits
+from affidavit.services.preprocess.protocol import Closed, Draw, Open, Opened, Ready, Refused, WorkerLimits
 from affidavit.services.preprocess.worker import pdf, picture, sandbox
 from affidavit.services.preprocess.worker.area import Area
 from affidavit.services.preprocess.worker.document import Document, open_document
@@ -23,8 +23,8 @@ def main(arguments: list[str]) -> None:
     area = Area(int(area_fd), limits.area_bytes)
     pdf.initialise()
     picture.initialise()
-    features = sandbox.confine(limits)
     os.dup2(1, 2)  # to nowhere: what a parser prints may be a document's content
+    features = sandbox.confine(limits)
     channel.send(protocol.encode(Ready(features, pdf.VERSION, picture.VERSION)))
     serve(channel, area, limits)
 
@@ -41,8 +41,8 @@ def serve(channel: socket.socket, area: Area, limits: WorkerLimits) -> None:
                 case Open(passwords):
                     document = open_document(descriptor, passwords, limits)
                     reply = Opened(document.page_count, document.media_type)
-                case Draw(index) if document:
-                    reply = document.draw(index, area)
+                case Draw(page) if document:
+                    reply = document.draw(page, area)
                 case _:
                     if document:
                         document.close()

@@ -32,11 +32,12 @@ def open_document(descriptor: int, passwords: tuple[bytes, ...], limits: WorkerL
     Raises:
         Refusal: it cannot be opened.
     """
-    with os.fdopen(descriptor, "rb") as file:
-        head = file.read(_PDF_HEADER_WITHIN + 8)
-        if head.startswith(_PICTURES) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
-            file.seek(0)
-            return PictureDocument(os.fdopen(os.dup(descriptor), "rb"), limits)
+    file = os.fdopen(descriptor, "rb")
+    head = os.pread(descriptor, _PDF_HEADER_WITHIN + 8, 0)
+    if head.startswith(_PICTURES) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
+        file.seek(0)
+        return PictureDocument(file, limits)
+    with file:
         if b"%PDF-" in head:
             return PdfDocument(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), passwords, limits)
     raise Refusal("UNSUPPORTED_FORMAT")

@@ -26,7 +26,7 @@ def levels_of(image: Any) -> Levels:
     """Black and white of a decoded grey picture of mode "I;16", "I" or "F".
 
     Sixteen-bit pictures use the range that their bit depth declares (a clipped or stretched scan would lose strokes).
-    Signed and floating-point ones declare none: 0 to 1, 0 to 255 or 0 to 65535 when the values fit, else their own range.
+    Signed and floating-point ones declare none: 0 to 1, 0 to 255 or 0 to 65535 when the values fit, else what there is.
     """
     tags = cast("dict[int, Any]", getattr(image, "tag_v2", {}))
     if image.mode.startswith("I;16"):

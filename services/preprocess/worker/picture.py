@@ -5,7 +5,7 @@ large one needs its decoded form and no second copy. Nothing is done about gamma
 """
 
 import warnings
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from affidavit.services.preprocess.protocol import MAX_GEOMETRY, Drawn, WorkerLimits
@@ -34,8 +34,18 @@ _CREDIBLE_DPI = (50.0, 1200.0)
 _ORIENTATION_TAG = 0x0112
 
 # What Pillow raises on damaged files.
-_DAMAGE = (OSError, SyntaxError, ValueError, TypeError, EOFError, LookupError, ArithmeticError, RuntimeError)
-_DAMAGE += (AttributeError, AssertionError, NotImplementedError)
+_DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    EOFError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    AttributeError,
+    AssertionError,
+)
 
 
 def initialise() -> None:
@@ -135,8 +145,12 @@ class PictureDocument:
         """Width, height and pixel scale of the page as displayed."""
         columns, rows = self._source_size
         across, down = self._image.info.get("dpi", (0, 0))[:2]
+        if self.media_type == "image/jpeg" and (across, down) == (72, 72):
+            across = down = 0  # Pillow's word for "says nothing", and that of many cameras
         if self._orientation >= 5:  # a quarter turn
-            columns, rows, across, down = rows, columns, down, across
+            across, down = down, across
+            if self.media_type != "image/tiff":
+                columns, rows = rows, columns
         least, most = _CREDIBLE_DPI
         if least <= across <= most and least <= down <= most:
             return _bounded(columns * 7200 / across), _bounded(rows * 7200 / down), 0
@@ -147,7 +161,10 @@ def _decoded_bytes(image: Any, source_pixels: int) -> int:
     """What decoding will take: one byte a grey pixel, four of every other kind; a progressive JPEG keeps all its
     coefficients, two bytes each, also when it is decoded smaller."""
     each = 1 if image.mode in ("1", "L", "P") else 2 if image.mode.startswith("I;16") else 4
-    coefficients = source_pixels * 2 * len(image.getbands()) if image.info.get("progressive") else 0
+    coefficients = 0
+    if image.info.get("progressive"):
+        samples = [across * down for _, across, down, _ in image.layer]
+        coefficients = 2 * source_pixels * sum(samples) // max(1, *samples)
     return image.width * image.height * each + coefficients
 
 

@@ -1,8 +1,8 @@
 """How many pixels a page gets. The whole policy.
 
 A page made of vectors is drawn at 200 dpi, a small one finer. A page that is a scan is drawn at the scan's own
-resolution: finer would invent pixels, coarser would lose strokes. A picture keeps its pixels. Whatever comes out is then
-made to fit the limits, before anything is allocated.
+resolution: finer would invent pixels, coarser would lose strokes. A picture keeps its pixels. Whatever comes out is
+then made to fit the limits, before anything is allocated.
 """
 
 import math
