@@ -44,6 +44,7 @@ class Canary:
     def __init__(self, pool: WorkerPool, settings: PreprocessSettings) -> None:
         self._pool = pool
         self._settings = settings
+        self._was_right = False
 
     async def draw(self) -> None:
         """
@@ -51,8 +52,9 @@ class Canary:
             RuntimeError: the page came out wrong.
             AffidavitError: it did not come out.
         """
-        # Overload is not ill health: while every worker is busy and answers, there is nothing to find out.
-        if self._pool.progressing(self._settings.page_timeout_s):
+        # Overload is not ill health: while every worker is busy and answers, there is nothing to find out. (Readiness is
+        # earned first.)
+        if self._was_right and self._pool.progressing(self._settings.page_timeout_s):
             return
         document = SandboxedDocument(self._pool, self, (), self._settings, first=True)
         try:
@@ -68,6 +70,7 @@ class Canary:
                 raise RuntimeError("canary page has other pixels than it must have")
         elif not 0 < sum(value < 128 for value in pixels) < len(pixels) // 2:
             raise RuntimeError("canary page has no text")
+        self._was_right = True
 
     def open_read_only(self) -> int:
         """The canary as a file."""

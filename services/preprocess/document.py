@@ -57,11 +57,16 @@ class SandboxedDocument:
         Raises:
             AffidavitError: it cannot be opened; the reason says why.
         """
-        self._worker = await self._pool.take(first=self._first)
         try:
-            reply = await self._ask(self._worker, Open(self._passwords))
+            reply = await self._try_to_open()
         except WorkerFailed as failure:
-            raise document_error(_REASONS[failure.cause]) from None
+            if failure.cause != "crashed":
+                raise document_error(_REASONS[failure.cause]) from None
+            # The worker may have died before it had the document, of a system short of memory: once more.
+            try:
+                reply = await self._try_to_open()
+            except WorkerFailed as again:
+                raise document_error(_REASONS[again.cause]) from None
         if isinstance(reply, Refused):
             raise document_error(reply.reason)
         if not isinstance(reply, Opened):
@@ -114,6 +119,10 @@ class SandboxedDocument:
             self._pool.give_back(worker)
 
     close = pause
+
+    async def _try_to_open(self) -> object:
+        self._worker = await self._pool.take(first=self._first)
+        return await self._ask(self._worker, Open(self._passwords))
 
     async def _ask(self, worker: WorkerProcess, request: Open | Draw) -> object:
         began = time.monotonic()

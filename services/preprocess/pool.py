@@ -1,7 +1,7 @@
 """The worker processes: a fixed number of them, warm, each with at most one document, lent in turn.
 
-Who asks for a worker waits in line. A worker that comes back is checked and lent to the first in line, or replaced: when
-it is dead, when it has grown, and when it has had its share of documents or time.
+Who asks for a worker waits in line. A worker that comes back is checked and lent to the first in line, or replaced:
+when it is dead, when it has grown, and when it has had its share of documents or time.
 """
 
 import asyncio

@@ -59,8 +59,10 @@ def confine(limits: WorkerLimits) -> tuple[str, ...]:
 
 
 def _leave_namespaces() -> None:
-    """A network of its own without any interface; a user namespace so that no privilege is needed for it."""
-    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWNS) != 0:
+    """A network of its own without any interface. With a user namespace, which needs no privilege and gives away those
+    that the process has; without one where the kernel grants that."""
+    apart = _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWNS
+    if _libc.unshare(_CLONE_NEWUSER | apart) != 0 and _libc.unshare(apart) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
 
 
@@ -97,6 +99,7 @@ def _drop_capabilities() -> None:
     nothing = (ctypes.c_uint32 * 6)()
     if _libc.capset(header, nothing) != 0:
         raise OSError(ctypes.get_errno(), "capset")
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the kernel forgets it when credentials change
 
 
 def _prctl(option: int, value: int) -> None:
