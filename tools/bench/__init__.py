@@ -1,0 +1,1 @@
+"""Benchmarks, one module each: `run(quick)` measures and returns flat figures."""
