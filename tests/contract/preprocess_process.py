@@ -66,8 +66,9 @@ def serving(*flags: str, shared_memory: str = "", **environment: str) -> Iterato
                 assert any(answer.status == health_pb2.HealthCheckResponse.SERVING for answer in watch)
                 watch.cancel()
             yield PreprocessProcess(process, address, leases, log)
-            process.terminate()
-            assert process.wait(30) == 0
+            if process.poll() is None:  # the test may have killed it
+                process.terminate()
+                assert process.wait(30) == 0
             assert list(leases.glob("*")) == []
         finally:
             process.kill()
