@@ -52,8 +52,8 @@ class Canary:
             RuntimeError: the page came out wrong.
             AffidavitError: it did not come out.
         """
-        # Overload is not ill health: while every worker is busy and answers, there is nothing to find out. (Readiness is
-        # earned first.)
+        # Overload is not ill health: while every worker is busy and answers, there is nothing to learn. (But
+        # readiness is earned first.)
         if self._was_right and self._pool.progressing(self._settings.page_timeout_s):
             return
         document = SandboxedDocument(self._pool, self, (), self._settings, first=True)

@@ -105,10 +105,15 @@ class PageService(preprocess_pb2_grpc.PageServiceServicer):
     async def _draw_all(
         self, pages: SelectedPages, document: SandboxedDocument, window: Window, evidence: Evidence
     ) -> AsyncIterator[_Response]:
+        given_up: AffidavitError | None = None
         for number in pages:
             async for response in self._wait(window.has_room, window, document):
                 yield response
-            drawn = await document.draw(number)
+            try:
+                drawn = await document.draw(number)
+            except AffidavitError as error:
+                given_up = error
+                break
             if isinstance(drawn, Refused):
                 window.skip(number)
                 yield _Response(failure=_failure(number, drawn.reason, evidence))
@@ -119,9 +124,12 @@ class PageService(preprocess_pb2_grpc.PageServiceServicer):
             metrics.pages.inc()
             yield _Response(page=page)
         document.pause()
-        # A lease lives no longer than the call: it stays open until the caller has read what it holds.
+        # A lease lives no longer than the call: the call stays open until the caller has read what it holds, also when
+        # the rest of the document is given up.
         async for response in self._wait(window.is_empty, window, document):
             yield response
+        if given_up:
+            raise given_up
 
     async def _wait(
         self, ready: Callable[[], bool], window: Window, document: SandboxedDocument
