@@ -1,0 +1,1 @@
+"""Benchmarks: what `affidavit bench NAME` measures."""
