@@ -1,7 +1,7 @@
 """Engines: what computes a model's outputs, each in one file behind one small protocol.
 
-    engine = OnnxRuntimeEngine(model.weights_path, name="rec", threads=1)
-    outputs = engine.run({"x": batch})          # blocking, without the GIL; any number of threads at once
+engine = OnnxRuntimeEngine(model.weights_path, name="rec", threads=1)
+outputs = engine.run({"x": batch})          # blocking, without the GIL; any number of threads at once
 """
 
 from collections.abc import Mapping

@@ -136,7 +136,7 @@ def read(model: type[Card], path: Path) -> tuple[Card, bytes]:
     try:
         data = path.read_bytes()
         # BaseLoader builds nothing but text, lists and mappings.
-        content: Any = yaml.load(data, Loader=yaml.BaseLoader)  # noqa: S506
+        content: Any = yaml.load(data, Loader=yaml.BaseLoader)
     except OSError as error:
         raise AffidavitError("MODEL_UNVERIFIED", f"{path}: {error.strerror}") from None
     except yaml.YAMLError as error:

@@ -8,17 +8,15 @@ one of 40: on the 58 accuracy pages a long side of 960 finds the same lines as 2
 lines found are smaller than that, the page is looked at once more, larger.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 from affidavit._native import resize_normalize
 from affidavit.libs.engines import Engine
+from affidavit.services.ocr.geometry import Floats, Pixels, sides
 from affidavit.services.ocr.rules import DetectionRules
-from numpy.typing import NDArray
-
-Pixels = NDArray[np.uint8]
-Floats = NDArray[np.float32]
 
 MEAN = STD = (0.5, 0.5, 0.5)
 # The network halves five times; multiples of 64 keep the number of tensor shapes small and bend a page by 3 % at most.
@@ -103,15 +101,19 @@ def text_quads(probability: Floats, rules: DetectionRules) -> Floats:
         center, (width, height), angle = cv2.minAreaRect(contour)
         if min(width, height) < _LEAST_CORE:
             continue
-        if _mean_inside(probability, cv2.boxPoints((center, (width, height), angle))) < rules.box_threshold:
+        if _mean_inside(probability, _corners(center, width, height, angle)) < rules.box_threshold:
             continue
         # Offsetting a rectangle by d and taking the smallest rectangle around it again only makes it 2 d longer and
         # wider, so no polygon clipping is needed.
         grow = width * height * rules.unclip_ratio / (width + height)
-        quads.append(_from_top_left(cv2.boxPoints((center, (width + grow, height + grow), angle))))
+        quads.append(_from_top_left(_corners(center, width + grow, height + grow, angle)))
         if len(quads) == rules.max_boxes:
             break
     return np.array(quads, np.float32) if quads else _NO_BOXES
+
+
+def _corners(center: Sequence[float], width: float, height: float, angle: float) -> Floats:
+    return cv2.boxPoints(((center[0], center[1]), (width, height), angle)).astype(np.float32)
 
 
 def _mean_inside(probability: Floats, corners: Floats) -> float:
@@ -129,14 +131,3 @@ def _from_top_left(corners: Floats) -> Floats:
     left = by_x[:2][np.argsort(by_x[:2, 1], kind="stable")]
     right = by_x[2:][np.argsort(by_x[2:, 1], kind="stable")]
     return np.stack([left[0], right[0], right[1], left[1]])
-
-
-def sides(quads: Floats) -> Floats:
-    """(n, 2): each quad's width along its text and height across it, in the quads' unit."""
-    width = np.maximum(_length(quads[:, 1] - quads[:, 0]), _length(quads[:, 2] - quads[:, 3]))
-    height = np.maximum(_length(quads[:, 3] - quads[:, 0]), _length(quads[:, 2] - quads[:, 1]))
-    return np.stack([width, height], axis=1)
-
-
-def _length(vectors: Floats) -> Floats:
-    return np.hypot(vectors[:, 0], vectors[:, 1])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from affidavit._native import crop_quad
-from affidavit.services.ocr.detection import Floats, Pixels
+from affidavit.services.ocr.geometry import Floats, Pixels
 from affidavit.services.ocr.recognition import HEIGHT, Reading
 
 # Pixels (at 48 of height) that a piece reaches past its cut: a whole character, so that each is whole in some piece.
@@ -17,7 +17,7 @@ _GAP = 13
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a line: pixels from the line's left, at 48 pixels of height; what it reads counts from `start` to `end`."""
+    """A part of a line, in pixels from the line's left at 48 of height; what it reads counts from `start` to `end`."""
 
     left: int
     right: int
@@ -42,14 +42,6 @@ def pieces(page: Pixels, quad: Floats, width: int, widest: int) -> list[Piece]:
     lefts = [0, *(cut - OVERLAP for cut in cuts)]
     rights = [*(cut + OVERLAP for cut in cuts), width]
     return [Piece(*piece) for piece in zip(lefts, rights, starts, ends, strict=True)]
-
-
-def part(quad: Floats, left: float, right: float) -> Floats:
-    """The part of a quad between two fractions of its width."""
-    top, bottom = quad[1] - quad[0], quad[2] - quad[3]
-    return np.stack(
-        [quad[0] + left * top, quad[0] + right * top, quad[3] + right * bottom, quad[3] + left * bottom]
-    ).astype(np.float32)
 
 
 def join(parts: list[Piece], readings: list[Reading]) -> Reading:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from affidavit.services.ocr.detection import Floats, sides
+from affidavit.services.ocr.geometry import Floats, sides, turned
 from affidavit.services.ocr.recognition import Reading
 from affidavit.services.ocr.rules import OrientationRules
 
@@ -32,11 +32,6 @@ class Orientation:
     rotation: int
     quads: Floats
     readings: dict[int, Reading] = field(default_factory=dict[int, Reading])
-
-
-def turned(quads: Floats, rotation: int) -> Floats:
-    """Quads that start at the corner which is the text's top-left when the page is to be turned by `rotation`."""
-    return np.roll(quads, rotation // 90, axis=-2)
 
 
 async def orient(

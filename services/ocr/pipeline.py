@@ -3,8 +3,8 @@
     pipeline = OcrPipeline(bundle, threads=2)
     reading = await pipeline.read(pixels)
 
-Stages: detection (one or two looks) -> orientation -> recognition -> reading order. Engines run in native threads behind
-two batchers; everything else happens between them, so that many pages share the engines.
+Stages: detection (one or two looks) -> orientation -> recognition -> reading order. Engines run in native threads,
+behind two batchers; everything else happens between them, so that many pages share the engines.
 """
 
 import asyncio
@@ -17,19 +17,22 @@ from typing import TypeVar
 import numpy as np
 from affidavit.libs import canonicaljson
 from affidavit.libs.batching import Batcher
+from affidavit.libs.canonicaljson import Json
 from affidavit.libs.engines.onnxruntime import OnnxRuntimeEngine
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.models import Bundle, load_weights
 from affidavit.libs.telemetry import get_logger
 from affidavit.services.ocr import lines, longlines
-from affidavit.services.ocr.detection import DetectionJob, Detected, Detector, Floats, Pixels, sides
+from affidavit.services.ocr.detection import Detected, DetectionJob, Detector
+from affidavit.services.ocr.geometry import Floats, Pixels, part, sides, turned
 from affidavit.services.ocr.lines import Line
-from affidavit.services.ocr.orientation import CLEAR_ASPECT, orient, turned
+from affidavit.services.ocr.orientation import CLEAR_ASPECT, orient
 from affidavit.services.ocr.readingorder import reading_order
 from affidavit.services.ocr.recognition import HEIGHT, Crop, Reading, Recognizer
 from affidavit.services.ocr.rules import OcrRules
 
 T = TypeVar("T")
+Answer = TypeVar("Answer")
 _log = get_logger("pipeline")
 
 # A box higher than this many times its width holds no upright line.
@@ -149,7 +152,7 @@ class OcrPipeline:
         """
         timing = Timing()
         boxes = await self._boxes(page, timing, canary)
-        digest = hashlib.sha256(canonicaljson.dumps(np.rint(boxes * 100).astype(np.int64).reshape(-1, 8).tolist())).digest()
+        digest = _boxes_digest(boxes)
 
         async def read(quads: Floats) -> list[Reading]:
             return await self._read(page, quads, timing, canary)
@@ -175,7 +178,7 @@ class OcrPipeline:
             found = [line for line in found if lines.mean(line.confidence) >= least]
             confidence = lines.mean(tuple(sure for line in found for sure in line.confidence))
         quads = np.array([line.quad for line in found], np.float32).reshape(-1, 4, 2)
-        ordered = [found[i] for i in reading_order(quads)]
+        ordered = [line for row in reading_order(quads) for line in lines.joined([found[i] for i in row])]
         return PageReading(rotation if found else 0, confidence, uncertain, ordered, digest, timing)
 
     async def _boxes(self, page: Pixels, timing: Timing, canary: bool) -> Floats:
@@ -196,7 +199,7 @@ class OcrPipeline:
             width = _width(quad)
             for piece in of_line:
                 whole = len(of_line) == 1
-                sub = quad if whole else longlines.part(quad, piece.left / width, piece.right / width)
+                sub = quad if whole else part(quad, piece.left / width, piece.right / width)
                 crops.append(self._recognizer.crop(page, sub, piece.right - piece.left))
         # The costliest first: engines then finish a page together.
         rank = sorted(range(len(crops)), key=lambda i: (-crops[i].width_class, i))
@@ -212,7 +215,7 @@ class OcrPipeline:
         flat = iter(range(len(crops)))
         return [longlines.join(of_line, [readings[next(flat)] for _ in of_line]) for of_line in parts]
 
-    async def _twice(self, batcher: Batcher[T, "Answer"], item: T, cost: float, group: int, canary: bool) -> "Answer":
+    async def _twice(self, batcher: Batcher[T, Answer], item: T, cost: float, group: int, canary: bool) -> Answer:
         """The engine's answer; an engine that fails is asked once more."""
         try:
             return await batcher.submit(item, cost=cost, group=group, canary=canary)
@@ -229,9 +232,6 @@ class OcrPipeline:
         _log.info("batches_proved", model=self._recognition.name, rows_independent=proved)
 
 
-Answer = TypeVar("Answer")
-
-
 async def _all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """Results in order; when one fails or the caller leaves, the others are cancelled: their crops leave the queue."""
     tasks = [asyncio.ensure_future(a) for a in awaitables]
@@ -240,6 +240,12 @@ async def _all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _boxes_digest(boxes: Floats) -> bytes:
+    """SHA-256 over the RFC 8785 JSON of the boxes: eight integers each, 1/100 page pixel."""
+    hundredths: list[Json] = [list[Json](box) for box in np.rint(boxes * 100).astype(int).reshape(-1, 8).tolist()]
+    return hashlib.sha256(canonicaljson.dumps(hundredths)).digest()
 
 
 def _ways(quad: Floats) -> tuple[int, ...]:

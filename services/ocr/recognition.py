@@ -18,7 +18,8 @@ import numpy as np
 from affidavit._native import CtcPath, crop_normalize_into, ctc_greedy
 from affidavit.libs.engines import Engine
 from affidavit.libs.errors import AffidavitError
-from affidavit.services.ocr.detection import MEAN, STD, Floats, Pixels
+from affidavit.services.ocr.detection import MEAN, STD
+from affidavit.services.ocr.geometry import Floats, Pixels
 from affidavit.services.ocr.rules import RecognitionRules
 
 HEIGHT = 48
@@ -98,7 +99,7 @@ class Recognizer:
         batch = self._batch(crops, max(len(crops), self._least_rows if shared else 1))
         probabilities = self.engine.run({"x": batch})[0]
         if probabilities.shape[-1] != len(self._characters):
-            raise AffidavitError("MODEL_UNVERIFIED", "recognition answers another number of classes than its dictionary")
+            raise AffidavitError("MODEL_UNVERIFIED", "recognition answers more or fewer classes than its dictionary")
         paths = ctc_greedy(probabilities[: len(crops)])
         finished = time.perf_counter()
         return [self._reading(path, started, finished) for path in paths]

@@ -1,5 +1,7 @@
 """The numbers of the OCR pipeline, as the bundle card pins them (`rules`)."""
 
+from itertools import pairwise
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
@@ -26,12 +28,12 @@ class RecognitionRules(_Rules):
     shared_widths: tuple[int, ...] = Field(min_length=1, description="widths of crops that share engine calls, rising")
     lone_widths: tuple[int, ...] = Field(description="wider ones, a call each, rising")
     most_rows: int = Field(ge=2, le=64, description="crops in an engine call, at most")
-    min_line_confidence: float = Field(ge=0, le=1, description="a line below it is no text, unless the page is uncertain")
+    min_line_confidence: float = Field(ge=0, le=1, description="a line below it is left out")
 
     @model_validator(mode="after")
     def _rising(self) -> "RecognitionRules":
         widths = self.shared_widths + self.lone_widths
-        if any(a >= b for a, b in zip(widths[:-1], widths[1:], strict=True)):
+        if any(a >= b for a, b in pairwise(widths)):
             raise ValueError("widths must rise from shared_widths to lone_widths")
         if any(w % 8 for w in widths):
             raise ValueError("widths must be multiples of 8, the pixels of one time step")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pypdfium2
@@ -52,7 +52,7 @@ def page_images(path: Path) -> Iterator[NDArray[np.uint8]]:
     if path.suffix.lower() == ".pdf":
         document = pypdfium2.PdfDocument(str(path))
         for i in range(len(document)):
-            yield document[i].render(scale=PDF_DPI / 72).to_numpy()[:, :, :3].copy()
+            yield cast("Any", document[i]).render(scale=PDF_DPI / 72).to_numpy()[:, :, :3].copy()
         document.close()
         return
     image = ImageOps.exif_transpose(Image.open(path))
