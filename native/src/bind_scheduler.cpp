@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "bind.h"
+#include "core/churn.h"
 #include "core/scheduler.h"
 
 namespace nb = nanobind;
@@ -61,7 +62,7 @@ void bind_scheduler(nb::module_& m) {
   nb::enum_<Joined>(m, "Joined", "Why a request is in its batch.")
       .value("CANARY", Joined::kCanary)
       .value("LEAD", Joined::kLead, "It is the first, and not overdue.")
-      .value("OVERDUE", Joined::kOverdue, "It had waited max_wait_us; its cost did not matter.")
+      .value("OVERDUE", Joined::kOverdue, "It had waited max_wait_us, and its cost did not matter.")
       .value("COMPATIBLE", Joined::kCompatible, "Its cost was compatible with those before it.");
 
   nb::class_<Batch>(m, "Batch",
@@ -97,15 +98,16 @@ void bind_scheduler(nb::module_& m) {
   nb::class_<DynamicBatchScheduler>(m, "DynamicBatchScheduler",
                                     R"(Which waiting requests an engine takes next, and when.
 
-A batch takes overdue requests first (waited max_wait_us; oldest first; at any cost), then waiting ones whose cost is
-compatible: within mean +- sigma standard deviations of the batch's costs, and within a factor of `ratio` while those
-are all equal. An incompatible one is passed over; it becomes overdue in time, so none starves. A batch has one group,
-that of its first member. A canary goes before everything and does not wait; it has a lane of 16 beside the queue.
+A batch takes overdue requests first (waited max_wait_us; oldest first), then waiting ones whose cost is compatible:
+within mean +- sigma standard deviations of the batch's costs, and within a factor of `ratio` while those are all equal.
+An incompatible one is passed over; it becomes overdue in time, and the oldest overdue leads, so none starves. Overdue
+requests join at any cost if all of their group fit into the batch; if more are overdue the engine is behind, and they too
+must be compatible, or padding would keep it behind. A batch has one group, that of its first member. A canary goes before
+everything and does not wait; it has a lane of 16 beside the queue.
 
 A batch is given out when a canary waits, when the oldest request has waited hold_us (or max_wait_us), when max_batch
 compatible requests wait, or when the scheduler is closing. hold_us is thus what an idle engine pays, in waiting, for
-fuller batches: 0 keeps engines working whenever anything waits, None holds for max_wait_us. When requests wait longer
-than max_wait_us all the time, all are overdue and costs are no longer looked at: choose it above the usual wait.
+fuller batches: 0 keeps engines working whenever anything waits, None holds for max_wait_us.
 
 Args:
     capacity: requests that may wait, 1 to 1,000,000; canaries not counted.
@@ -149,6 +151,12 @@ waits until another one calls `advance`; a timeout of 0 never waits.)")
       .def_prop_ro("now_us", &DynamicBatchScheduler::now_us, "The scheduler's clock: monotonic microseconds.")
       .def_prop_ro("due_us", &DynamicBatchScheduler::due_us,
                    "When a batch becomes due if nothing else arrives; None when nothing waits.");
+
+  m.def("scheduler_churn", &churn, "submitters"_a, "engines"_a, "requests"_a, nb::call_guard<nb::gil_scoped_release>(),
+        R"(Seconds in which C++ threads put `requests` requests through a scheduler whose engines do nothing.
+
+Raises:
+    ValueError: submitters or engines outside 1 to 64, requests outside 1 to 100,000,000.)");
 }
 
 }  // namespace affidavit

@@ -1,1 +1,1 @@
-"""Benchmarks: what `affidavit bench NAME` measures."""
+"""Benchmarks, one module each: `run(quick)` measures and returns flat figures."""

@@ -62,9 +62,11 @@ DynamicBatchScheduler::DynamicBatchScheduler(std::size_t capacity, const Policy&
 //        some request leads a full batch. Until then an idle engine waits: hold_us is what it pays for fuller batches,
 //        and 0 keeps it working whenever anything waits.
 // What:  the canary, or else the lead; then, from there on in the order of arrival, whatever of the same group is
-//        overdue (at any cost: that is the promise of max_wait_us) or compatible with the costs taken so far. Requests
-//        that are neither stay where they are. None can starve: it becomes overdue, then the oldest overdue, and the
-//        oldest overdue leads the next batch that has no canary.
+//        overdue or compatible with the costs taken so far. Requests that are neither stay where they are.
+//        Overdue ones join at any cost if all of the group's fit into this batch: that ends their lateness. If there
+//        are more, the engine is behind, and mixed costs would keep it there: padding halves what it does a second
+//        (overload_* of tools/bench/scheduler.py). Then they too must be compatible, oldest first.
+// None can starve: it becomes overdue, then the oldest overdue, and that one leads the next batch without a canary.
 DynamicBatchScheduler::Choice DynamicBatchScheduler::choose(std::int64_t now) {
   const auto waited = [&](const Request& request) { return now - request.arrival_us; };
   const auto overdue = [&](const Request& request) { return waited(request) >= policy_.max_wait_us; };
@@ -79,9 +81,13 @@ DynamicBatchScheduler::Choice DynamicBatchScheduler::choose(std::int64_t now) {
       costs.add(request->cost);
     };
     if (trigger == Trigger::kCanary) join(canaries_.begin(), Joined::kCanary);
+    std::size_t late = choice.members.size();
+    for (auto request = lead; request != waiting_.end() && overdue(*request) && late <= room; ++request) {
+      late += request->group == group;
+    }
     for (auto request = lead; request != waiting_.end() && choice.members.size() < room; ++request) {
       if (request->group != group) continue;
-      if (overdue(*request)) {
+      if (overdue(*request) && (choice.members.empty() || late <= room)) {
         join(request, Joined::kOverdue);
       } else if (choice.members.empty()) {
         join(request, Joined::kLead);

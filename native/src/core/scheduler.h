@@ -26,7 +26,7 @@ enum class Joined { kCanary, kLead, kOverdue, kCompatible };
 struct Policy {
   // Requests in a batch, 1 to kMostInBatch.
   int max_batch;
-  // A request that has waited so long is overdue: taken first, whatever its cost.
+  // A request that has waited so long is overdue: it goes first, and its cost matters only when too many are.
   std::int64_t max_wait_us;
   // An idle engine waits for a fuller batch until the oldest request has waited so long; nothing stands for
   // max_wait_us.

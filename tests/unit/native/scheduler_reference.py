@@ -101,12 +101,13 @@ class Reference:
             members.append((canary, "CANARY"))
             costs.add(canary.cost)
         group = canary.group if canary else queue[0].group
-        for request in queue:
+        mates = [request for request in queue if request.group == group]
+        late = [request for request in mates if self.now_us - request.arrival_us >= self.max_wait_us]
+        all_fit = len(late) + len(members) <= self.max_batch
+        for request in mates:
             if len(members) == self.max_batch:
                 break
-            if request.group != group:
-                continue
-            if self.now_us - request.arrival_us >= self.max_wait_us:
+            if request in late and (all_fit or not members):
                 members.append((request, "OVERDUE"))
             elif not members:
                 members.append((request, "LEAD"))

@@ -38,7 +38,7 @@ def test_while_all_costs_are_equal_a_stated_ratio_decides_and_after_that_the_spr
     assert taken(queue).ids == [0, 1, 2, 4, 5]
 
 
-def test_overdue_requests_go_first_oldest_first_whatever_they_cost() -> None:
+def test_overdue_requests_that_fit_go_first_oldest_first_whatever_they_cost() -> None:
     queue = scheduler()
     submit(queue, 1, 1000)
     queue.advance(500)
@@ -48,6 +48,16 @@ def test_overdue_requests_go_first_oldest_first_whatever_they_cost() -> None:
     assert (batch.trigger, batch.ids) == (Trigger.OVERDUE, [0, 1, 10])
     assert batch.joined == [Joined.OVERDUE, Joined.OVERDUE, Joined.COMPATIBLE]
     assert batch.queue_us == [1000, 1000, 500]
+
+
+def test_when_more_are_overdue_than_fit_the_oldest_leads_and_costs_matter_again() -> None:
+    queue = scheduler()
+    submit(queue, 1000, 10, 1000, 10, 10, 10)
+    queue.advance(1000)
+    batch = taken(queue)
+    assert batch.ids == [0, 2]
+    assert batch.joined == [Joined.OVERDUE, Joined.COMPATIBLE]
+    assert taken(queue).ids == [1, 3, 4, 5]
 
 
 def test_a_full_batch_does_not_wait_for_an_older_request_that_it_cannot_take() -> None:
