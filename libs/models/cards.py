@@ -4,8 +4,9 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from affidavit.libs.errors import AffidavitError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from affidavit.libs.errors import AffidavitError
 
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{8}\.[0-9]{1,4}$")]

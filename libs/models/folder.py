@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import RootModel
+
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.models import cards
 from affidavit.libs.models.cards import BundleCard, ModelCard
 from affidavit.models.v1 import models_pb2
-from pydantic import RootModel
 
 PROMOTED = "promoted"
 

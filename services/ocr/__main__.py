@@ -5,6 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
+from pydantic import Field
+
 from affidavit.libs import runtime
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.models import ModelFolder, default_models_folder
@@ -15,7 +17,6 @@ from affidavit.libs.telemetry import get_logger
 from affidavit.ocr.v1 import ocr_pb2_grpc
 from affidavit.services.ocr.pipeline import OcrPipeline, Scheduling
 from affidavit.services.ocr.service import BUNDLE, OcrService
-from pydantic import Field
 
 _log = get_logger("ocr")
 

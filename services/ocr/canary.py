@@ -2,6 +2,7 @@
 
 import cv2
 import numpy as np
+
 from affidavit.services.ocr.geometry import Pixels
 from affidavit.services.ocr.pipeline import OcrPipeline
 

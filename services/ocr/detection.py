@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+
 from affidavit._native import resize_normalize
 from affidavit.libs.engines import Engine
 from affidavit.services.ocr.geometry import Floats, Pixels, sides

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+
 from affidavit.services.ocr.geometry import Floats, part, sides
 from affidavit.services.ocr.recognition import STEP, Reading
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+
 from affidavit._native import crop_quad
 from affidavit.services.ocr.geometry import Floats, Pixels
 from affidavit.services.ocr.recognition import HEIGHT, Reading

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from affidavit.services.ocr.geometry import Floats, sides, turned
 from affidavit.services.ocr.recognition import Reading
 from affidavit.services.ocr.rules import OrientationRules

@@ -4,6 +4,7 @@ import hashlib
 from importlib.metadata import version
 
 import numpy as np
+
 from affidavit.document.v1 import document_pb2
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.engines import Engine

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
+
 from affidavit.libs import canonicaljson
 from affidavit.libs.batching import Batcher
 from affidavit.libs.canonicaljson import Json

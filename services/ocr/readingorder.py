@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
 from affidavit.services.ocr.geometry import Floats, text_direction
 
 # A column is at least so many rows high: two short lines beside each other are a row of a form ...

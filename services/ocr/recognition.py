@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
+
 from affidavit._native import CtcPath, crop_normalize_into, ctc_greedy
 from affidavit.libs.engines import Engine
 from affidavit.libs.errors import AffidavitError

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+
 from affidavit.libs import document, pageimages
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.models import ModelFolder

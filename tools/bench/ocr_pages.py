@@ -17,11 +17,12 @@ from typing import Any, cast
 
 import numpy as np
 import pypdfium2
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
 from affidavit.libs.models import ModelFolder, default_models_folder
 from affidavit.libs.runtime import engine_threads
 from affidavit.services.ocr.pipeline import OcrPipeline
-from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
 PDF_DPI = 200
 
