@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+
 from affidavit.document.v1 import document_pb2
 from affidavit.libs.errors import AffidavitError
-from numpy.typing import NDArray
 
 # Bytes a pixel.
 CHANNELS = {document_pb2.PIXEL_FORMAT_GRAY8: 1, document_pb2.PIXEL_FORMAT_BGR24: 3}

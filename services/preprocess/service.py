@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
+
 from affidavit.document.v1 import document_pb2
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.pageimages import LeaseFolder

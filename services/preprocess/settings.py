@@ -1,9 +1,10 @@
 """Settings of the preprocess service."""
 
+from pydantic import Field
+
 from affidavit.libs.rpc import RpcSettings
 from affidavit.libs.runtime import engine_threads
 from affidavit.services.preprocess.protocol import WorkerLimits
-from pydantic import Field
 
 
 class PreprocessSettings(RpcSettings):

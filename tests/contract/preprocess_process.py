@@ -12,12 +12,13 @@ from pathlib import Path
 
 import grpc
 import psutil
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from affidavit.libs.errors import AffidavitError, from_rpc_error
 from affidavit.libs.pageimages import pixels
 from affidavit.libs.rpc.limits import CHANNEL_OPTIONS
 from affidavit.preprocess.v1 import preprocess_pb2 as pb
 from affidavit.preprocess.v1 import preprocess_pb2_grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 NAME = "affidavit.preprocess.v1.PageService"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "ocr"

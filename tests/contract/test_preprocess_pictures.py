@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from affidavit.document.v1 import document_pb2
 from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin
 from preprocess_process import PreprocessProcess, Rendering, render, serving
+
+from affidavit.document.v1 import document_pb2
 
 WIDTH, HEIGHT = 120, 80
 

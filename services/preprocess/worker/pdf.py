@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pypdfium2_raw as pdfium
+from pypdfium2_raw.version import PDFIUM_INFO
+
 from affidavit.services.preprocess.protocol import MAX_GEOMETRY, Drawn, WorkerLimits
 from affidavit.services.preprocess.worker.area import Area
 from affidavit.services.preprocess.worker.refusal import Refusal
 from affidavit.services.preprocess.worker.resolution import fit, page_dpi
-from pypdfium2_raw.version import PDFIUM_INFO
 
 VERSION = str(PDFIUM_INFO).partition("@")[0]
 

@@ -8,13 +8,14 @@ import warnings
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, MpoImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin, __version__
+
 from affidavit.services.preprocess.protocol import MAX_GEOMETRY, Drawn, WorkerLimits
 from affidavit.services.preprocess.worker.area import Area
 from affidavit.services.preprocess.worker.levels import DEEP_MODES, Levels, levels_of
 from affidavit.services.preprocess.worker.refusal import Refusal
 from affidavit.services.preprocess.worker.resolution import fit
-from numpy.typing import NDArray
-from PIL import Image, MpoImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin, __version__
 
 VERSION = __version__
 

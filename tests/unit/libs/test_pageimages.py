@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from affidavit.document.v1 import document_pb2
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.pageimages import LeaseFolder, pixels

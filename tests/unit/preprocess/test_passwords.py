@@ -1,6 +1,7 @@
 """A password is prepared as PDF 2.0 says, and tried in the forms that older writers used."""
 
 import pytest
+
 from affidavit.libs.errors import AffidavitError
 from affidavit.services.preprocess.passwords import password_candidates, saslprep
 

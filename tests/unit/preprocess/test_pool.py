@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from affidavit.libs.errors import AffidavitError
 from affidavit.services.preprocess.canary import Canary
 from affidavit.services.preprocess.document import MAX_FATAL_PAGES, SandboxedDocument

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from affidavit.services.preprocess import protocol
 from affidavit.services.preprocess.protocol import Draw, Drawn, Open, Opened, ProtocolError, Ready, Refused
 from affidavit.services.preprocess.settings import PreprocessSettings

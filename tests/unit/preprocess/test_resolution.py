@@ -1,9 +1,10 @@
 """Pages get the pixels that recognition needs, and never more than the limits."""
 
 import pytest
-from affidavit.services.preprocess.worker.resolution import fit, page_dpi
 from hypothesis import given
 from hypothesis import strategies as st
+
+from affidavit.services.preprocess.worker.resolution import fit, page_dpi
 
 A4 = (595.0, 842.0)
 

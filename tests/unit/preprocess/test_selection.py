@@ -1,6 +1,7 @@
 """Page ranges rise, do not overlap, and lie inside the document."""
 
 import pytest
+
 from affidavit.libs.errors import AffidavitError
 from affidavit.preprocess.v1 import preprocess_pb2
 from affidavit.services.preprocess.selection import Selection

@@ -1,0 +1,80 @@
+"""The log's key pair: `log.key` (PEM PKCS #8, mode 0600) and `log.pub` (PEM SubjectPublicKeyInfo)."""
+
+import stat
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from affidavit.libs.evidence.durablefile import create_file
+
+PRIVATE_NAME = "log.key"
+PUBLIC_NAME = "log.pub"
+
+
+class KeyFileError(Exception):
+    """A key file is open to others, of another kind, or not the half of its pair; the message says which."""
+
+
+def create_key(folder: Path) -> Ed25519PrivateKey:
+    """Make the pair in `folder` (created with mode 0700 if need be).
+
+    Raises:
+        FileExistsError: a private key is there already.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    create_file(folder / PRIVATE_NAME, pem, 0o600)
+    _public_beside(folder, key)
+    return key
+
+
+def load_key(folder: Path) -> Ed25519PrivateKey:
+    """The private key of `folder`; a public key that is missing beside it is written again.
+
+    Raises:
+        FileNotFoundError: there is no private key.
+        KeyFileError: it is readable to others, no Ed25519 key, or the public key beside it is another one.
+    """
+    path = folder / PRIVATE_NAME
+    data = path.read_bytes()
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise KeyFileError(f"{path} can be read by others: chmod 600 {path}")
+    try:
+        key = serialization.load_pem_private_key(data, password=None)
+    except (ValueError, TypeError) as error:
+        raise KeyFileError(f"{path} is no PEM private key: {error}") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileError(f"{path} is no Ed25519 key")
+    _public_beside(folder, key)
+    return key
+
+
+def load_public_key(path: Path) -> Ed25519PublicKey:
+    """A public key from its PEM file.
+
+    Raises:
+        OSError: it cannot be read.
+        KeyFileError: it is no Ed25519 public key in PEM.
+    """
+    try:
+        key = serialization.load_pem_public_key(path.read_bytes())
+    except ValueError as error:
+        raise KeyFileError(f"{path} is no PEM public key: {error}") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise KeyFileError(f"{path} is no Ed25519 key")
+    return key
+
+
+def public_pem(key: Ed25519PublicKey) -> bytes:
+    """PEM SubjectPublicKeyInfo, as `openssl pkey -pubin` reads it."""
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def _public_beside(folder: Path, key: Ed25519PrivateKey) -> None:
+    path = folder / PUBLIC_NAME
+    if not path.exists():
+        create_file(path, public_pem(key.public_key()), 0o644)
+    elif load_public_key(path).public_bytes_raw() != key.public_key().public_bytes_raw():
+        raise KeyFileError(f"{path} is not the public half of {folder / PRIVATE_NAME}")

@@ -1,0 +1,238 @@
+"""The evidence log: what is durable, signed and provable before anyone is told.
+
+A group commit, in order:
+1. places, leaves and the tree's growth, in memory (`group.py`);
+2. one write batch into the store, synced;
+3. the signed head, synced, outside the store;
+4. only then the receipts, with proofs against that head.
+
+A crash after 2 leaves records that nobody was told of: the next start keeps and signs them, and a caller that comes
+again with the same key gets their receipts. A failure in 2 or 3 ends all appending until `reopen` has read from the
+disk what is really there: an fsync is never tried again as if nothing had happened.
+"""
+
+import errno
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence import merkle
+from affidavit.libs.evidence.durablefile import replace_file
+from affidavit.libs.evidence.keys import public_pem
+from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
+from affidavit.libs.telemetry import get_logger
+from affidavit.services.audit import metrics
+from affidavit.services.audit.group import Entry, Group, Place
+from affidavit.services.audit.head import SignedHead
+from affidavit.services.audit.opening import LogFolders, LogLock, OpenLog, open_log
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_PROBE_BYTES = 1 << 20
+_log = get_logger("log")
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A record with its proof: the parts of a receipt."""
+
+    index: int
+    leaf: bytes
+    salt: bytes  # empty once erased
+    head: SignedHead
+    path: Sequence[bytes]
+    repeated: bool = False
+
+
+class EvidenceLog:
+    """The one log of this process.
+
+    `append`, `touch`, `reopen` and `close` belong to one thread. `head`, `record`, `find` and `prove` are for any
+    thread: what they read was committed and never changes.
+    """
+
+    def __init__(self, folders: LogFolders) -> None:
+        """Raises AffidavitError: see `LogLock` and `open_log`."""
+        self._folders = folders
+        self._lock = LogLock(folders.lock)
+        self._failure: AffidavitError | None = None
+        try:
+            self._take(open_log(folders))
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def head(self) -> SignedHead:
+        """The newest signed head; everything acknowledged is under it."""
+        return self._head
+
+    @property
+    def failure(self) -> AffidavitError | None:
+        """Why nothing can be appended now."""
+        return self._failure
+
+    def append(self, entries: Sequence[Entry]) -> list[Proven | AffidavitError]:
+        """Commit `entries` as one group: for each its proof, or why it has no place.
+
+        Raises:
+            AffidavitError: STORAGE_FULL or LOG_UNAVAILABLE: none of them is acknowledged.
+        """
+        if self._failure:
+            raise self._failure
+        begin = time.perf_counter()
+        self._newest_time = max(self._newest_time, datetime.now(UTC))  # a clock set back does not set the log back
+        group = Group(self._open.store, self._frontier, self._newest_time)
+        places = [_place(group, entry) for entry in entries]
+        if group.records:
+            self._commit(group)
+            metrics.batch_records.observe(len(group.records))
+            metrics.commit_seconds.observe(time.perf_counter() - begin)
+        return [place if isinstance(place, AffidavitError) else self._proven(group, place) for place in places]
+
+    def touch(self, count: int) -> None:
+        """Show that the head verifies, the newest record is whole and the disk takes a synced write.
+
+        Raises:
+            AffidavitError: it does not; after a failed write nothing is appended any more.
+        """
+        if self._failure:
+            raise self._failure
+        head = self._head
+        open_checkpoint(head.note, [Verifier(head.tree.origin, self._open.key.public_key())])
+        if head.tree.size:
+            self.record(head.tree.size - 1)
+        try:
+            self._open.store.touch(count)
+        except AffidavitError as error:
+            raise self._fail(error) from error
+
+    def reopen(self) -> None:
+        """After a failed write: if the disk takes a write again, open the log anew, by the rule of every start.
+
+        Raises:
+            AffidavitError: it still fails; reads go on as they can.
+        """
+        if not self._failure:
+            return
+        self._probe()
+        self._open.store.close()
+        self._take(open_log(self._folders))
+        self._failure = None
+        _log.info("reopened", records=self._head.tree.size)
+
+    def record(self, index: int) -> Proven:
+        """The record at `index`, proved against the newest head.
+
+        Raises:
+            AffidavitError: RECORD_NOT_FOUND; LOG_DAMAGED: the store's bytes are not those that were signed.
+        """
+        head, store = self._head, self._open.store
+        if index >= head.tree.size:
+            raise AffidavitError("RECORD_NOT_FOUND", f"no record {index}; the log has {head.tree.size}")
+        leaf = store.leaf(index)
+        side = store.side(index)
+        if leaf is None:
+            raise AffidavitError("LOG_DAMAGED", f"record {index} is missing from the store; restore it from a backup")
+        path = self.prove(index, head.tree.size)
+        try:
+            merkle.verify_inclusion(index, head.tree.size, merkle.leaf_hash(leaf), path, head.tree.root)
+        except merkle.ProofError:
+            message = f"record {index} is not what was signed: the store was changed; restore it from a backup"
+            raise AffidavitError("LOG_DAMAGED", message) from None
+        return Proven(index, leaf, side.salt if side else b"", head, path)
+
+    def find(self, key: bytes) -> int:
+        """The index of the record with this idempotency key.
+
+        Raises:
+            AffidavitError: RECORD_NOT_FOUND.
+        """
+        index = self._open.store.find(key)
+        if index is None or index >= self._head.tree.size:  # a record that was never acknowledged is not there yet
+            request_id = key.split(b"\0")[1].decode()
+            raise AffidavitError("RECORD_NOT_FOUND", f"no record of request id {request_id!r} and this step")
+        return index
+
+    def prove(self, index: int, size: int) -> list[bytes]:
+        """The audit path of record `index` to the root of the first `size` records.
+
+        Raises:
+            AffidavitError: RECORD_NOT_FOUND or INVALID_OPTION: there is no such tree.
+        """
+        newest = self._head.tree.size
+        if index >= newest:
+            raise AffidavitError("RECORD_NOT_FOUND", f"no record {index}; the log has {newest}")
+        if not index < size <= newest:
+            message = f"tree_size must be {index + 1} to {newest} for record {index}"
+            raise AffidavitError("INVALID_OPTION", message, field="tree_size")
+        return merkle.prove_inclusion(index, size, self._open.store.node)
+
+    def close(self) -> None:
+        try:
+            self._open.store.close()
+        finally:
+            self._lock.release()
+
+    def public_key_pem(self) -> bytes:
+        return public_pem(self._open.key.public_key())
+
+    def _take(self, opened: OpenLog) -> None:
+        self._open = opened
+        self._frontier = opened.frontier
+        self._head = opened.head
+        self._newest_time = opened.newest_time
+        metrics.tree_leaves.set(opened.head.tree.size)
+        if opened.unacknowledged:
+            _log.warning("unacknowledged_records_kept", records=opened.unacknowledged)
+
+    def _commit(self, group: Group) -> None:
+        tree = group.tree()
+        head = SignedHead.sign(TreeHead(self._head.tree.origin, tree.size, tree.root), self._open.key)
+        try:
+            self._open.store.commit(group.records, group.completed, tree)
+            self._open.head_file.write(head)
+        except Exception as error:
+            # Whatever it was: the store may be ahead of what is known here, and must not be written over.
+            raise self._fail(_write_failure(error, "the log takes no more records")) from error
+        self._frontier = group.frontier
+        self._head = head
+        metrics.records.inc(len(group.records))
+        metrics.tree_leaves.set(tree.size)
+
+    def _proven(self, group: Group, place: Place) -> Proven:
+        new = group.record(place.index)
+        if new is None:
+            return replace(self.record(place.index), repeated=True)
+        return Proven(place.index, new.leaf, new.side.salt, self._head, group.prove(place.index), place.repeated)
+
+    def _fail(self, error: AffidavitError) -> AffidavitError:
+        self._failure = error
+        metrics.failures.labels(error.reason).inc()
+        _log.error("appending_stopped", reason=error.reason, message=error.message)
+        return error
+
+    def _probe(self) -> None:
+        for folder in (self._folders.store.parent, self._folders.head):
+            path = folder / "probe"
+            try:
+                replace_file(path, bytes(_PROBE_BYTES))
+            except OSError as error:
+                raise _write_failure(error, f"{folder} still takes no write") from error
+            finally:
+                path.unlink(missing_ok=True)
+
+
+def _write_failure(error: Exception, what: str) -> AffidavitError:
+    if isinstance(error, AffidavitError):
+        return error
+    full = isinstance(error, OSError) and error.errno in _FULL
+    return AffidavitError("STORAGE_FULL" if full else "LOG_UNAVAILABLE", f"{what}: {error}")
+
+
+def _place(group: Group, entry: Entry) -> Place | AffidavitError:
+    try:
+        return group.place(entry)
+    except AffidavitError as error:
+        return error

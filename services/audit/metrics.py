@@ -1,0 +1,18 @@
+"""The log's metrics."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+records = Counter("affidavit_audit_records_total", "Records appended and acknowledged")
+tree_leaves = Gauge("affidavit_audit_tree_leaves", "Records in the log")
+failures = Counter("affidavit_audit_failures_total", "Failed writes that ended appending", ["code"])
+queued = Gauge("affidavit_audit_queue_records", "Records waiting for the disk")
+batch_records = Histogram(
+    "affidavit_audit_batch_records",
+    "Records that one disk sync made durable",
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096),
+)
+commit_seconds = Histogram(
+    "affidavit_audit_commit_seconds",
+    "Time of a group commit: leaves, store, signed head",
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2, 10),
+)

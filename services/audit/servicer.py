@@ -1,0 +1,77 @@
+"""The gRPC edge of the evidence log."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
+from affidavit.evidence.v1 import evidence_pb2
+from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence.draft import check_name
+from affidavit.services.audit.append_stream import AppendStream, receipt
+from affidavit.services.audit.appender import Appender
+from affidavit.services.audit.log import EvidenceLog
+from affidavit.services.audit.store import record_key
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
+    """Answers calls from the log; appends go through the appender."""
+
+    def __init__(self, log: EvidenceLog, appender: Appender, draining: asyncio.Event) -> None:
+        self._log = log
+        self._appender = appender
+        self._draining = draining
+        self._canaries = 0
+
+    async def AppendRecords(  # pyright: ignore[reportIncompatibleMethodOverride]  # the stub's type is a union
+        self, request_iterator: AsyncIterator[audit_pb2.AppendRecordsRequest], context: Context
+    ) -> AsyncIterator[audit_pb2.AppendRecordsResponse]:
+        async for response in AppendStream(self._appender, self._draining).responses(request_iterator):
+            yield response
+
+    async def GetRecord(self, request: audit_pb2.GetRecordRequest, context: Context) -> audit_pb2.GetRecordResponse:
+        match request.WhichOneof("selector"):
+            case "index":
+                index = request.index
+            case "key":
+                key = request.key
+                for name, part in (("tenant", key.tenant), ("request_id", key.request_id), ("step", key.step)):
+                    check_name(f"key.{name}", part)
+                index = self._log.find(record_key(key.tenant, key.request_id, key.step))
+            case _:
+                raise AffidavitError("INVALID_OPTION", "give an index or a key", field="selector")
+        return audit_pb2.GetRecordResponse(receipt=receipt(self._log.record(index)))
+
+    async def GetCheckpoint(
+        self, request: audit_pb2.GetCheckpointRequest, context: Context
+    ) -> audit_pb2.GetCheckpointResponse:
+        return audit_pb2.GetCheckpointResponse(
+            checkpoint=evidence_pb2.Checkpoint(note=self._log.head.note),
+            public_key_pem=self._log.public_key_pem().decode(),
+        )
+
+    async def GetInclusionProof(
+        self, request: audit_pb2.GetInclusionProofRequest, context: Context
+    ) -> audit_pb2.GetInclusionProofResponse:
+        head = self._log.head
+        size = request.tree_size or head.tree.size
+        path = self._log.prove(request.leaf_index, size)
+        proof = evidence_pb2.InclusionProof(leaf_index=request.leaf_index, tree_size=size, hashes=path)
+        checkpoint = None if request.tree_size else evidence_pb2.Checkpoint(note=head.note)
+        return audit_pb2.GetInclusionProofResponse(inclusion_proof=proof, checkpoint=checkpoint)
+
+    async def canary(self) -> None:
+        """The head verifies, the newest record is whole, the disk takes a synced write; a log that had stopped
+        appending is opened anew first."""
+        self._canaries += 1
+        if self._log.failure:
+            await self._appender.on_writer(self._log.reopen)
+        await self._appender.on_writer(lambda: self._log.touch(self._canaries))
+
+    async def close(self) -> None:
+        await self._appender.close()
+        self._log.close()

@@ -1,0 +1,20 @@
+"""Settings of the audit service."""
+
+from pydantic import Field
+
+from affidavit.libs.rpc import RpcSettings
+from affidavit.libs.runtime import DataFolder, default_address
+
+
+class AuditSettings(RpcSettings):
+    """Settings of the audit service."""
+
+    address: str = Field(default_address("audit"), description="host:port or unix:/path to listen on")
+    home: str = Field(
+        default_factory=lambda: str(DataFolder.default().root), description="data folder; the log is in its audit/"
+    )
+    head_folder: str = Field(
+        "", description="folder of the signed head, best on another filesystem; empty for audit/head in the data folder"
+    )
+    max_batch: int = Field(1024, ge=1, le=4096, description="records that one disk sync makes durable, at most")
+    queue_bound: int = Field(4096, ge=1, le=65_536, description="records waiting for the disk; beyond it streams wait")
