@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import grpc
 import pytest
+
 from affidavit.libs.rpc import connect
 from affidavit.preprocess.v1 import preprocess_pb2 as pb
 from affidavit.preprocess.v1 import preprocess_pb2_grpc
