@@ -40,10 +40,19 @@ class WorkerPool:
         self._facts: Ready | None = None
 
     async def start(self) -> None:
-        """Start all workers; returns when the first is ready."""
+        """Start all workers; returns when the first is ready.
+
+        Raises:
+            AffidavitError: SERVICE_UNAVAILABLE when none comes up.
+        """
         for _ in range(self._settings.worker_count()):
             self._spawn(self._bring_up())
-        self.give_back(await self.take(first=True))
+        try:
+            async with asyncio.timeout(2 * _START_TIMEOUT_S):
+                self.give_back(await self.take(first=True))
+        except TimeoutError:
+            message = "no parser process comes up; `worker_start_failed` in the log says why"
+            raise AffidavitError("SERVICE_UNAVAILABLE", message) from None
 
     async def take(self, *, first: bool = False) -> WorkerProcess:
         """A worker without a document; give it back with `give_back`.
