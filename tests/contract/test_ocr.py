@@ -18,6 +18,9 @@ import grpc
 import numpy as np
 import pytest
 import pytest_asyncio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from prometheus_client.parser import text_string_to_metric_families
+
 from affidavit.document.v1 import document_pb2
 from affidavit.libs import document, errors
 from affidavit.libs.models import ModelFolder, default_models_folder
@@ -25,8 +28,6 @@ from affidavit.libs.pageimages import LeaseFolder
 from affidavit.libs.rpc import connect
 from affidavit.ocr.v1 import ocr_pb2, ocr_pb2_grpc
 from affidavit.tools.bench.ocr_pages import page_images
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from prometheus_client.parser import text_string_to_metric_families
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.models import ModelFolder, default_models_folder, load_weights
 from affidavit.services.ocr.rules import OcrRules

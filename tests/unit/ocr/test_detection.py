@@ -3,6 +3,7 @@
 import cv2
 import numpy as np
 import pytest
+
 from affidavit.libs.models import ModelFolder, default_models_folder
 from affidavit.services.ocr.detection import tensor_size, text_quads
 from affidavit.services.ocr.geometry import sides

@@ -5,6 +5,7 @@ from itertools import pairwise
 import cv2
 import numpy as np
 import pytest
+
 from affidavit.services.ocr import longlines
 from affidavit.services.ocr.lines import Line, joined, line, mean
 from affidavit.services.ocr.longlines import Piece

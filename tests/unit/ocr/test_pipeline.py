@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 import pytest_asyncio
+
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.models import ModelFolder, default_models_folder
 from affidavit.services.ocr import canary

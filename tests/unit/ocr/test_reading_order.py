@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+
 from affidavit.services.ocr.geometry import turned
 from affidavit.services.ocr.readingorder import reading_order
 
