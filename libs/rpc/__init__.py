@@ -1,8 +1,11 @@
 """Servers and channels as every affidavit service has them.
 
-host = ServiceHost("ocr", settings)                       # limits, keepalive, interceptors, health, reflection
-add_OcrServiceServicer_to_server(servicer, host.server)
-await host.run(canary=servicer.canary, close=servicer.close)
+async def serve(settings: OcrSettings) -> None:
+    host = ServiceHost("ocr", settings)                   # limits, keepalive, interceptors, health, reflection
+    add_OcrServiceServicer_to_server(servicer, host.server)
+    await host.run(canary=servicer.canary, close=servicer.close)
+
+run_service(OcrSettings, "ocr", serve)                    # services/ocr/__main__.py
 
 channel = connect("127.0.0.1:7442,127.0.0.1:8442", health_service="affidavit.ocr.v1.OcrService")
 """

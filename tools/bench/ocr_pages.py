@@ -36,16 +36,18 @@ class AccuracyFile:
     path: Path
 
 
-def accuracy_files(folder: Path, only: str = "") -> list[AccuracyFile]:
-    """The files of `folder`/manifest.jsonl, in its order.
+def accuracy_files(manifest: Path, only: str = "") -> list[AccuracyFile]:
+    """The files of a manifest, in its order; their paths are relative to its folder.
 
     Raises:
         FileNotFoundError: the set is not there.
     """
-    entries: list[dict[str, Any]] = [
-        json.loads(line) for line in (folder / "manifest.jsonl").read_text("utf-8").splitlines() if line
+    entries: list[dict[str, Any]] = [json.loads(line) for line in manifest.read_text("utf-8").splitlines() if line]
+    return [
+        AccuracyFile(e["file"], e["kind"], manifest.parent / e["file"])
+        for e in entries
+        if not only or e["kind"] == only
     ]
-    return [AccuracyFile(e["file"], e["kind"], folder / e["file"]) for e in entries if not only or e["kind"] == only]
 
 
 def page_images(path: Path) -> Iterator[NDArray[np.uint8]]:
@@ -94,7 +96,7 @@ async def main() -> None:
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
-    files = accuracy_files(arguments.folder, arguments.only)
+    files = accuracy_files(arguments.folder / "manifest.jsonl", arguments.only)
     pipeline = OcrPipeline(ModelFolder(default_models_folder()).bundle("document"), threads=engine_threads())
     begin, cpu = time.perf_counter(), time.process_time()
     results = await read_all(pipeline, files, arguments.at_once)
