@@ -36,6 +36,7 @@ build/.installed: build/.dependencies $(SOURCES) $(PROTOS)
 	@mkdir -p build/typing/affidavit
 	@for d in libs services tools; do ln -sfn ../../../$$d build/typing/affidavit/$$d; done
 	@for d in build/native/stubs/affidavit/*/; do ln -sfn ../../native/stubs/affidavit/$$(basename $$d) build/typing/affidavit/$$(basename $$d); done
+	@ln -sfn ../../native/_native.pyi build/typing/affidavit/_native.pyi
 	@touch $@
 
 protos: setup ## generate the stubs again after a proto changed

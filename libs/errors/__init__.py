@@ -7,11 +7,12 @@ a `google.rpc.Status`; a client's `from_rpc_error` turns it back.
 from typing import NamedTuple, cast
 
 import grpc
-from affidavit.errors.v1 import errors_pb2
 from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
+
+from affidavit.errors.v1 import errors_pb2
 
 DOMAIN = "affidavit"
 Reason = errors_pb2.Reason

@@ -3,9 +3,10 @@
 import stat
 from pathlib import Path
 
-from affidavit.libs.evidence.durablefile import create_file
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from affidavit.libs.evidence.durablefile import create_file
 
 PRIVATE_NAME = "log.key"
 PUBLIC_NAME = "log.pub"

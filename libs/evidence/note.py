@@ -13,9 +13,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from affidavit.libs.evidence.merkle import HASH_BYTES
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from affidavit.libs.evidence.merkle import HASH_BYTES
 
 ED25519 = b"\x01"  # signature type in the key id
 MAX_NOTE_BYTES = 65_536

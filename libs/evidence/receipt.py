@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from google.protobuf import json_format
+
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.commitment import SALT_BYTES, Commitment
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
 from affidavit.libs.evidence.record import Leaf, parse_leaf
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from google.protobuf import json_format
 
 MAX_RECEIPT_BYTES = 1 << 20
 

@@ -9,6 +9,7 @@ channel = connect("127.0.0.1:7442,127.0.0.1:8442", health_service="affidavit.ocr
 
 from affidavit.libs.rpc.call import CallInfo, current_call
 from affidavit.libs.rpc.channel import connect
-from affidavit.libs.rpc.server import RpcSettings, ServiceHost
+from affidavit.libs.rpc.health import is_serving
+from affidavit.libs.rpc.server import RpcSettings, ServiceHost, run_service
 
-__all__ = ["CallInfo", "RpcSettings", "ServiceHost", "connect", "current_call"]
+__all__ = ["CallInfo", "RpcSettings", "ServiceHost", "connect", "current_call", "is_serving", "run_service"]

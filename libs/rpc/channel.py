@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import grpc
+from opentelemetry.instrumentation.grpc import aio_client_interceptors
+
 from affidavit.libs.rpc.call import current_call
 from affidavit.libs.rpc.limits import CHANNEL_OPTIONS
-from opentelemetry.instrumentation.grpc import aio_client_interceptors
 
 
 def connect(peers: str, *, health_service: str = "") -> grpc.aio.Channel:

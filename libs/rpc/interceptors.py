@@ -13,12 +13,13 @@ from typing import Any, cast
 
 import grpc
 import structlog
-from affidavit.libs.errors import AffidavitError
-from affidavit.libs.rpc.call import CallInfo, current_call, set_current_call
-from affidavit.libs.telemetry import get_logger
 from grpc_status import rpc_status
 from prometheus_client import Counter as MetricCounter
 from prometheus_client import Gauge, Histogram
+
+from affidavit.libs.errors import AffidavitError
+from affidavit.libs.rpc.call import CallInfo, current_call, set_current_call
+from affidavit.libs.telemetry import get_logger
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Stage = Callable[[CallInfo, Context, Mapping[str, str]], AbstractAsyncContextManager[None]]

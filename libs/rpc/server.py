@@ -3,23 +3,28 @@
 import asyncio
 import json
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import grpc
-from affidavit.libs.rpc import interceptors
-from affidavit.libs.rpc.limits import SERVER_OPTIONS
-from affidavit.libs.runtime import SERVICE_NAMES
-from affidavit.libs.telemetry import configure_logging, configure_tracing, get_logger, serve_metrics
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from opentelemetry.instrumentation.grpc import aio_server_interceptor, filters
 from pydantic import BaseModel, Field
 
+from affidavit.libs.errors import AffidavitError
+from affidavit.libs.rpc import interceptors
+from affidavit.libs.rpc.limits import SERVER_OPTIONS
+from affidavit.libs.runtime import SERVICE_NAMES, die_with_parent
+from affidavit.libs.settings import SettingsError, load
+from affidavit.libs.telemetry import configure_logging, configure_tracing, get_logger, serve_metrics
+
 _Status = health_pb2.HealthCheckResponse
 _log = get_logger("server")
+S = TypeVar("S", bound="RpcSettings")
 
 
 class RpcSettings(BaseModel):
@@ -51,6 +56,7 @@ class ServiceHost:
         self.service = service
         self.settings = settings
         self.name = SERVICE_NAMES[service]
+        die_with_parent()
         configure_logging(service, settings.log_level)
         configure_tracing(service)
         tokens = json.loads(Path(settings.tokens_file).read_text("utf-8")) if settings.tokens_file else {}
@@ -128,3 +134,18 @@ class ServiceHost:
                 await self._health.set(self.name, _Status.SERVING if ok else _Status.NOT_SERVING)
                 _log.info("readiness", serving=serving)
             await asyncio.sleep(self.settings.canary_interval_s if ok else 1.0)
+
+
+def run_service(model: type[S], service: str, serve: Callable[[S], Awaitable[None]]) -> None:
+    """A service's `main`: settings from flags, environment and file, then `serve` until it ends. Exit code 2 for settings
+    that do not fit, 1 for a service that cannot start."""
+    try:
+        settings = load(model, service, sys.argv[1:]).values
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    try:
+        asyncio.run(cast("Any", serve(settings)))
+    except AffidavitError as error:
+        sys.stderr.write(f"{service} cannot start: {error}\n")
+        sys.exit(1)

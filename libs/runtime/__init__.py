@@ -1,11 +1,16 @@
 """Where things are: ports, addresses, the data folder, the shared-memory folder. Rules only, nothing is opened here."""
 
+import ctypes
 import os
+import signal
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 PORTS = {"ingress": 7440, "preprocess": 7441, "ocr": 7442, "embedding": 7443, "llm": 7444, "audit": 7445}
 METRICS_OFFSET = 1000
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 # The main service of each process: its health name is readiness, "" is liveness.
 SERVICE_NAMES = {
@@ -14,6 +19,11 @@ SERVICE_NAMES = {
     "ocr": "affidavit.ocr.v1.OcrService",
     "audit": "affidavit.audit.v1.AuditService",
 }
+
+
+def software(service: str) -> str:
+    """Program and version as records name it: "affidavit-ocr 0.1.0"."""
+    return f"affidavit-{service} {version('affidavit')}"
 
 
 def default_address(service: str) -> str:
@@ -74,3 +84,19 @@ def shared_memory_folder() -> Path:
 def engine_threads() -> int:
     """Threads that this process's engine may use: `$AFFIDAVIT_THREADS`, else every core it may run on."""
     return int(os.environ.get("AFFIDAVIT_THREADS") or len(os.sched_getaffinity(0)))
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to SIGKILL this process when its parent dies, if `$AFFIDAVIT_PARENT_PID` names that parent.
+
+    A supervisor that is itself SIGKILLed then leaves no orphan. Every service is crash-safe, so SIGKILL loses nothing
+    that was acknowledged, and unlike SIGTERM it cannot be held up by a stuck event loop.
+    """
+    parent = os.environ.get("AFFIDAVIT_PARENT_PID")
+    if not parent:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != int(parent):  # it died before we asked
+        os.kill(os.getpid(), signal.SIGKILL)

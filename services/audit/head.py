@@ -7,10 +7,11 @@ head signed, and everything acknowledged is under the head.
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import replace_file
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, sign_checkpoint, split_note
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 NAME = "checkpoint"
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.keys import PRIVATE_NAME, KeyFileError, create_key, load_key
@@ -22,7 +24,6 @@ from affidavit.libs.evidence.note import TreeHead
 from affidavit.libs.evidence.record import parse_leaf
 from affidavit.services.audit.head import HeadFile, SignedHead
 from affidavit.services.audit.store import FORMAT, Store, create_store
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 ORIGIN = "affidavit.local/"
 CHECKED_RECORDS = 10_000  # newest records whose bytes are hashed again at each start: 0.1 s

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.errors import AffidavitError

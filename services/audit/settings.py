@@ -1,8 +1,9 @@
 """Settings of the audit service."""
 
+from pydantic import Field
+
 from affidavit.libs.rpc import RpcSettings
 from affidavit.libs.runtime import DataFolder, default_address
-from pydantic import Field
 
 
 class AuditSettings(RpcSettings):

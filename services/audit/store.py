@@ -17,10 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from affidavit.libs.errors import AffidavitError
-from affidavit.libs.evidence.commitment import SALT_BYTES
-from affidavit.libs.evidence.durablefile import sync_folder
-from affidavit.libs.evidence.merkle import EMPTY_ROOT, HASH_BYTES
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
@@ -32,6 +28,11 @@ from rocksdict import (
     WriteBatch,
     WriteOptions,
 )
+
+from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence.commitment import SALT_BYTES
+from affidavit.libs.evidence.durablefile import sync_folder
+from affidavit.libs.evidence.merkle import EMPTY_ROOT, HASH_BYTES
 
 FORMAT = b"1"
 _FAMILIES = ("leaf", "node", "key", "side")

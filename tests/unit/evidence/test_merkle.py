@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-from affidavit.libs.evidence import merkle
-from affidavit.libs.evidence.merkle import Frontier, ProofError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from affidavit.libs.evidence import merkle
+from affidavit.libs.evidence.merkle import Frontier, ProofError
 
 TLOG = Path(__file__).parents[3].parent / "shared" / "data" / "tlog"
 CASES = [json.loads(line) for line in (TLOG / "merkle_proofs.jsonl").read_text().splitlines()]

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from affidavit.errors.v1 import errors_pb2
 from affidavit.libs import errors
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.rpc import RpcSettings, ServiceHost, connect, current_call
 from affidavit.libs.rpc.channel import target
 from affidavit.ocr.v1 import ocr_pb2, ocr_pb2_grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 NAME = "affidavit.ocr.v1.OcrService"
 

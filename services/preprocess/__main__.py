@@ -1,0 +1,40 @@
+"""The preprocess service's process."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from affidavit.libs.pageimages import LeaseFolder
+from affidavit.libs.rpc import ServiceHost
+from affidavit.libs.runtime import DataFolder, default_address, shared_memory_folder
+from affidavit.libs.settings import SettingsError, load
+from affidavit.preprocess.v1 import preprocess_pb2_grpc
+from affidavit.services.preprocess.pool import WorkerPool
+from affidavit.services.preprocess.service import PageService
+from affidavit.services.preprocess.settings import PreprocessSettings
+from affidavit.services.preprocess.spool import SpoolFolder
+
+
+async def serve(settings: PreprocessSettings) -> None:
+    host = ServiceHost("preprocess", settings)
+    pool = WorkerPool(settings)
+    spool = SpoolFolder(Path(settings.spool) if settings.spool else DataFolder.default().spool / "preprocess")
+    leases = LeaseFolder(shared_memory_folder(), "preprocess", max_bytes=settings.shared_memory_bytes)
+    service = PageService(settings, pool, spool, leases)
+    preprocess_pb2_grpc.add_PageServiceServicer_to_server(service, host.server)
+    await pool.start()
+    await host.run(canary=service.canary, close=service.close)
+
+
+def main() -> None:
+    try:
+        settings = load(PreprocessSettings, "preprocess", sys.argv[1:]).values
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(2) from None
+    settings.address = settings.address or default_address("preprocess")
+    asyncio.run(serve(settings))
+
+
+if __name__ == "__main__":
+    main()

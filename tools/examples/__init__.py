@@ -1,0 +1,1 @@
+"""The repo's own sample scans, made by code."""
