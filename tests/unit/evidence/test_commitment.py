@@ -3,9 +3,10 @@
 import subprocess
 
 import pytest
-from affidavit.libs.evidence.commitment import Commitment, commit, new_salt
 from hypothesis import given
 from hypothesis import strategies as st
+
+from affidavit.libs.evidence.commitment import Commitment, commit, new_salt
 
 SALT = bytes(range(32))
 

@@ -4,6 +4,7 @@ import stat
 import subprocess
 
 import pytest
+
 from affidavit.libs.evidence.keys import KeyFileError, create_key, load_key, load_public_key
 
 

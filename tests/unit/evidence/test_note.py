@@ -6,6 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.evidence.merkle import Frontier
@@ -19,9 +23,6 @@ from affidavit.libs.evidence.note import (
     sign_note,
     split_note,
 )
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given
-from hypothesis import strategies as st
 
 TESSERA = Path(__file__).parents[3].parent / "shared" / "data" / "tlog" / "log"
 TESSERA_KEY = "example.com/log/testdata+33d7b496+AeHTu4Q3hEIMHNqc6fASMsq3rKNx280NI+oO5xCFkkSx"

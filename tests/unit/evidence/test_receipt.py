@@ -3,13 +3,14 @@
 from datetime import UTC, datetime
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.commitment import commit
 from affidavit.libs.evidence.note import TreeHead, sign_checkpoint
 from affidavit.libs.evidence.receipt import VerificationError, read_receipt, verify_receipt, write_receipt
 from affidavit.libs.evidence.record import leaf_bytes
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key()

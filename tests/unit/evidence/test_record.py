@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 import rfc8785
+from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
+
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs import canonicaljson
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.commitment import commit
 from affidavit.libs.evidence.draft import MAX_LEAF_BYTES, check_draft
 from affidavit.libs.evidence.record import leaf_bytes, parse_leaf
-from google.protobuf import json_format
-from hypothesis import given
-from hypothesis import strategies as st
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "record-v1.json"
 SALT = bytes(range(32))
