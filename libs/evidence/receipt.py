@@ -4,6 +4,7 @@ verified = verify_receipt(read_receipt(path), key, result=Path("out.json").read_
 verified.leaf.time, verified.head.size
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,9 +90,16 @@ def read_receipt(path: Path) -> evidence_pb2.Receipt:
     if len(data) > MAX_RECEIPT_BYTES:
         raise VerificationError("form", f"{path} is larger than any receipt")
     try:
-        return json_format.Parse(data.decode(), evidence_pb2.Receipt())
-    except (json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+        value = json.loads(data)
+        receipt = json_format.ParseDict(value, evidence_pb2.Receipt())
+    except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise VerificationError("form", f"{path} is no receipt: {error}") from None
+    # The parser lets base64 be sloppy and names repeat; a changed file should not read as the receipt that it was.
+    if not any(
+        value == json_format.MessageToDict(receipt, always_print_fields_with_no_presence=d) for d in (False, True)
+    ):
+        raise VerificationError("form", f"{path} is no receipt: not the protobuf JSON form of what it says")
+    return receipt
 
 
 def _check_leaf(receipt: evidence_pb2.Receipt) -> Leaf:

@@ -40,8 +40,8 @@ def leaf_bytes(draft: evidence_pb2.RecordDraft, index: int, time: datetime, salt
     Raises:
         ValueError: the leaf would be longer than MAX_LEAF_BYTES.
     """
-    # Members stand here in RFC 8785 order (as they do in `_step`, and in options and body, which are canonical already),
-    # so that encoding is one pass: a fifth of what sorting costs. A test compares with `canonicaljson.dumps`.
+    # Members stand here in RFC 8785 order (as in `_step`; options and body are canonical already), so that encoding is
+    # one pass: 25 us instead of 66. A test compares with `canonicaljson.dumps`.
     record: dict[str, Json] = {}
     if draft.body_json:
         record["body"] = json.loads(draft.body_json)

@@ -71,7 +71,7 @@ class AppendStream:
                 await self._room.acquire()
                 self._under_way += 1
                 try:
-                    await self._appender.put(item.sequence, _entry(item), self)
+                    await self._appender.put(item.sequence, entry_of(item), self)
                 except AffidavitError as error:
                     self.deliver([Answer(item.sequence, error)])
 
@@ -80,7 +80,8 @@ class AppendStream:
         reader.cancel()
 
 
-def _entry(item: audit_pb2.AppendItem) -> Entry:
+def entry_of(item: audit_pb2.AppendItem) -> Entry:
+    """A checked item. Raises AffidavitError (INVALID_OPTION) for one that no record can hold."""
     check_name("step", item.step)
     check_draft(item.draft, item.salt)
     if len(item.content_digest) != HASH_BYTES:

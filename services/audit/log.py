@@ -12,14 +12,15 @@ disk what is really there: an fsync is never tried again as if nothing had happe
 """
 
 import errno
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
-from affidavit.libs.evidence.durablefile import replace_file
 from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
 from affidavit.libs.telemetry import get_logger
@@ -27,9 +28,9 @@ from affidavit.services.audit import metrics
 from affidavit.services.audit.group import Entry, Group, Place
 from affidavit.services.audit.head import SignedHead
 from affidavit.services.audit.opening import LogFolders, LogLock, OpenLog, open_log
+from affidavit.services.audit.store import MEMTABLE_BYTES
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_PROBE_BYTES = 1 << 20
 _log = get_logger("log")
 
 
@@ -79,8 +80,7 @@ class EvidenceLog:
         Raises:
             AffidavitError: STORAGE_FULL or LOG_UNAVAILABLE: none of them is acknowledged.
         """
-        if self._failure:
-            raise self._failure
+        self._refuse_after_failure()
         begin = time.perf_counter()
         self._newest_time = max(self._newest_time, datetime.now(UTC))  # a clock set back does not set the log back
         group = Group(self._open.store, self._frontier, self._newest_time)
@@ -97,8 +97,7 @@ class EvidenceLog:
         Raises:
             AffidavitError: it does not; after a failed write nothing is appended any more.
         """
-        if self._failure:
-            raise self._failure
+        self._refuse_after_failure()
         head = self._head
         open_checkpoint(head.note, [Verifier(head.tree.origin, self._open.key.public_key())])
         if head.tree.size:
@@ -117,7 +116,10 @@ class EvidenceLog:
         if not self._failure:
             return
         self._probe()
-        self._open.store.close()
+        try:
+            self._open.store.close()
+        except AffidavitError as error:  # no news: this store had failed
+            _log.info("failed_store_closed", message=error.message)
         self._take(open_log(self._folders))
         self._failure = None
         _log.info("reopened", records=self._head.tree.size)
@@ -207,21 +209,37 @@ class EvidenceLog:
             return replace(self.record(place.index), repeated=True)
         return Proven(place.index, new.leaf, new.side.salt, self._head, group.prove(place.index), place.repeated)
 
+    def _refuse_after_failure(self) -> None:
+        if self._failure:
+            raise AffidavitError(self._failure.reason, self._failure.message)
+
     def _fail(self, error: AffidavitError) -> AffidavitError:
-        self._failure = error
+        # A new one, without the traceback, whose frames would keep hold of the store.
+        self._failure = AffidavitError(error.reason, error.message)
         metrics.failures.labels(error.reason).inc()
         _log.error("appending_stopped", reason=error.reason, message=error.message)
         return error
 
     def _probe(self) -> None:
+        """See that the disks take what opening may write, before the store that still answers reads is closed."""
         for folder in (self._folders.store.parent, self._folders.head):
             path = folder / "probe"
             try:
-                replace_file(path, bytes(_PROBE_BYTES))
+                _write_probe(path)
             except OSError as error:
                 raise _write_failure(error, f"{folder} still takes no write") from error
             finally:
                 path.unlink(missing_ok=True)
+
+
+def _write_probe(path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, 2 * MEMTABLE_BYTES)
+        os.pwrite(descriptor, bytes(4096), 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_failure(error: Exception, what: str) -> AffidavitError:

@@ -37,7 +37,7 @@ from affidavit.libs.evidence.merkle import EMPTY_ROOT, HASH_BYTES
 FORMAT = b"1"
 _FAMILIES = ("leaf", "node", "key", "side")
 _SIDE_VERSION = b"\x01"
-_MEMTABLE_BYTES = 64 << 20
+MEMTABLE_BYTES = 64 << 20
 _CACHE_BYTES = 64 << 20
 
 
@@ -98,6 +98,7 @@ class Store:
             AffidavitError: LOG_DAMAGED or LOG_UNAVAILABLE.
         """
         self._path = path
+        self._closed = False
         access = AccessType.read_only(False) if look else AccessType.read_write()
         families = {name: _options() for name in _FAMILIES}
         try:
@@ -165,15 +166,14 @@ class Store:
                 written again before it was opened anew (a second fsync would succeed without the lost pages).
         """
         batch = WriteBatch(raw_mode=True)
-        leaf, node = self._handles["leaf"], self._handles["node"]
-        key, side = self._handles["key"], self._handles["side"]
+        handles = self._handles  # not one by one: a handle kept by a failure's traceback would keep the database locked
         for record in records:
             place = _index(record.index)
-            batch.put(place, record.leaf, leaf)
-            batch.put(record.key, place, key)
-            batch.put(place, _SIDE_VERSION + record.side.salt + record.side.content_digest, side)
+            batch.put(place, record.leaf, handles["leaf"])
+            batch.put(record.key, place, handles["key"])
+            batch.put(place, _SIDE_VERSION + record.side.salt + record.side.content_digest, handles["side"])
         for level, index, digest in nodes:
-            batch.put(_node(level, index), digest, node)
+            batch.put(_node(level, index), digest, handles["node"])
         batch.put(b"tree", _index(tree.size) + tree.root)
         self._commit(batch)
 
@@ -184,10 +184,23 @@ class Store:
         self._commit(batch)
 
     def close(self) -> None:
-        try:
-            self._db.close()
-        except Exception as error:
-            raise _failure(error, f"the log's store in {self._path} does not close") from error
+        """Close all of it; a second time is nothing.
+
+        Raises:
+            AffidavitError: the last flush failed. It is closed even so, and what was synced is in its write-ahead log.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._handles.clear()
+        failures: list[Exception] = []
+        for part in (*self._families.values(), self._db):  # each holds the database open, and its lock
+            try:
+                part.close()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise _failure(failures[0], f"the log's store in {self._path} closed with an error") from failures[0]
 
     def _commit(self, batch: WriteBatch) -> None:
         # Written first, then synced: rocksdict's `write` holds the interpreter lock, also while it syncs; `flush_wal`
@@ -222,7 +235,7 @@ def _options() -> Options:
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     options.set_atomic_flush(True)  # all families end at the same commit, with or without the write-ahead log
     options.set_paranoid_checks(True)
-    options.set_db_write_buffer_size(_MEMTABLE_BYTES)
+    options.set_db_write_buffer_size(MEMTABLE_BYTES)
     options.set_keep_log_file_num(4)
     table = BlockBasedOptions()
     table.set_bloom_filter(10, False)  # most keys are new: their lookup should cost no read
