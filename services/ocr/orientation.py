@@ -14,8 +14,11 @@ from affidavit.services.ocr.geometry import Floats, sides, turned
 from affidavit.services.ocr.recognition import Reading
 from affidavit.services.ocr.rules import OrientationRules
 
-# A box so many times higher than wide (or wider than high) has a direction.
-CLEAR_ASPECT = 1.5
+# A box so many times wider than high is a line that runs across the page ...
+WIDE = 1.5
+# ... and one so many times higher than wide one that runs along its side; between them stand upright letters ("I", "1")
+# and short words that lie on their side.
+TALL = 3.0
 # Width over height of the lines that are asked first: long enough to be sure, short enough to be cheap.
 _SAMPLE_ASPECT = 7.0
 
@@ -54,8 +57,8 @@ async def orient(
 
 def _lies_on_its_side(quads: Floats) -> bool:
     width, height = sides(quads).T
-    tall = height[height >= CLEAR_ASPECT * width].sum()
-    wide = width[width >= CLEAR_ASPECT * height].sum()
+    tall = height[height >= TALL * width].sum()
+    wide = width[width >= WIDE * height].sum()
     return bool(tall > wide)
 
 

@@ -27,7 +27,7 @@ from affidavit.services.ocr import lines, longlines
 from affidavit.services.ocr.detection import Detected, DetectionJob, Detector
 from affidavit.services.ocr.geometry import Floats, Pixels, part, sides, turned
 from affidavit.services.ocr.lines import Line
-from affidavit.services.ocr.orientation import CLEAR_ASPECT, orient
+from affidavit.services.ocr.orientation import TALL, WIDE, orient
 from affidavit.services.ocr.readingorder import reading_order
 from affidavit.services.ocr.recognition import HEIGHT, Crop, Reading, Recognizer
 from affidavit.services.ocr.rules import OcrRules
@@ -35,9 +35,6 @@ from affidavit.services.ocr.rules import OcrRules
 T = TypeVar("T")
 Answer = TypeVar("Answer")
 _log = get_logger("pipeline")
-
-# A box higher than this many times its width holds no upright line.
-_TALLEST_UPRIGHT = 3.0
 
 
 @dataclass(frozen=True)
@@ -161,14 +158,15 @@ class OcrPipeline:
         oriented = await orient(boxes, read, self.rules.orientation)
         quads = oriented.quads
         rest = [i for i in range(len(quads)) if i not in oriented.readings]
-        ways = {i: _ways(quads[i]) for i in rest}
-        tries = [(i, way) for i in rest for way in ways[i]]
+        tries = [(i, way) for i, ways in zip(rest, _ways(quads[rest]), strict=True) for way in ways]
         answers = await read(np.array([turned(quads[i], way) for i, way in tries], np.float32).reshape(-1, 4, 2))
         best: dict[int, tuple[Reading, Floats]] = {i: (r, quads[i]) for i, r in oriented.readings.items()}
         for (i, way), reading in zip(tries, answers, strict=True):
             if i not in best or reading.mean_confidence > best[i][0].mean_confidence:
                 best[i] = reading, turned(quads[i], way)
-        found = [lines.line(*best[i], _width(best[i][1])) for i in range(len(quads))]
+        chosen = [best[i] for i in range(len(quads))]
+        widths = _widths(np.array([quad for _, quad in chosen], np.float32).reshape(-1, 4, 2))
+        found = [lines.line(reading, quad, width) for (reading, quad), width in zip(chosen, widths, strict=True)]
         return await asyncio.to_thread(self._answer, [f for f in found if f], oriented.rotation, digest, timing)
 
     def _answer(self, found: list[Line], rotation: int, digest: bytes, timing: Timing) -> PageReading:
@@ -195,10 +193,10 @@ class OcrPipeline:
     async def _read(self, page: Pixels, quads: Floats, timing: Timing, canary: bool) -> list[Reading]:
         """Each quad's reading; long ones in pieces."""
         widest = self._recognizer.widest
-        parts = [longlines.pieces(page, quad, _width(quad), widest) for quad in quads]
+        widths = _widths(quads)
+        parts = [longlines.pieces(page, quad, width, widest) for quad, width in zip(quads, widths, strict=True)]
         crops: list[Crop] = []
-        for quad, of_line in zip(quads, parts, strict=True):
-            width = _width(quad)
+        for quad, width, of_line in zip(quads, widths, parts, strict=True):
             for piece in of_line:
                 whole = len(of_line) == 1
                 sub = quad if whole else part(quad, piece.left / width, piece.right / width)
@@ -250,18 +248,17 @@ def _boxes_digest(boxes: Floats) -> bytes:
     return hashlib.sha256(canonicaljson.dumps(hundredths)).digest()
 
 
-def _ways(quad: Floats) -> tuple[int, ...]:
-    """The ways in which a box is read on a page that is the right way up: tall ones may lie on their side."""
-    width, height = sides(quad[np.newaxis])[0]
-    if height < CLEAR_ASPECT * width:
-        return (0,)
-    return (90, 270) if height > _TALLEST_UPRIGHT * width else (0, 90, 270)
+def _ways(quads: Floats) -> list[tuple[int, ...]]:
+    """The ways in which each box is read on a page that is the right way up: tall ones may lie on their side."""
+    width, height = sides(quads).T
+    tall, narrow = height >= TALL * width, height >= WIDE * width
+    return [(90, 270) if t else (0, 90, 270) if n else (0,) for t, n in zip(tall, narrow, strict=True)]
 
 
-def _width(quad: Floats) -> int:
-    """Pixels of a quad's text at 48 pixels of height."""
-    width, height = sides(quad[np.newaxis])[0]
-    return max(1, int(np.ceil(HEIGHT * width / max(height, 1.0))))
+def _widths(quads: Floats) -> list[int]:
+    """Pixels of each quad's text at 48 pixels of height."""
+    width, height = sides(quads).T
+    return np.maximum(np.ceil(HEIGHT * width / np.maximum(height, 1.0)), 1).astype(int).tolist()
 
 
 def _engine(bundle: Bundle, role: str, threads: int) -> OnnxRuntimeEngine:

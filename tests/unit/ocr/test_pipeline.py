@@ -50,7 +50,7 @@ async def test_the_canary_reads_its_text(pipeline) -> None:
 
 
 async def test_a_page_says_the_same_bits_alone_and_among_sixteen_callers(pipeline) -> None:
-    names = ["rapid_en.jpg", "tjs_bill.png", "tjs_testocr.png", "poj_test.jpg"]
+    names = ["rapid_en.jpg", "tjs_cosmic.png", "poj_test.jpg", "tjs_chinese.png"]
     pages = {name: page(name) for name in names}
     alone = {name: says(await pipeline.read(pages[name])) for name in names}
     before = pipeline.batchers[1].stats()
