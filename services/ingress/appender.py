@@ -27,7 +27,8 @@ class Appender:
     ) -> None:
         self._stub = stub
         self._timeout_s = timeout_s
-        self._queue: asyncio.Queue[audit_pb2.AppendItem] = asyncio.Queue(max_waiting)
+        self._max_waiting = max_waiting
+        self._queue: asyncio.Queue[audit_pb2.AppendItem] = asyncio.Queue()
         self._waiting: dict[int, asyncio.Future[audit_pb2.AppendResult]] = {}
         self._next = 0
         self._stream: asyncio.Task[None] | None = None
@@ -41,6 +42,8 @@ class Appender:
             AffidavitError: LOG_UNAVAILABLE, or what the audit service refused it for.
         """
         if self._stream is None or self._stream.done():
+            # A queue for each stream: a broken stream's writer may still wait on its own, and would take the next item.
+            self._queue = asyncio.Queue(self._max_waiting)
             self._stream = asyncio.create_task(self._run(), name="audit-stream")
         self._next += 1
         number = self._next
@@ -77,15 +80,14 @@ class Appender:
             error = AffidavitError("LOG_UNAVAILABLE", f"the evidence log does not answer: {cause.message}")
             _log.warning("audit_stream_broke", code=broken.code().name, details=broken.details())
         finally:
-            while not self._queue.empty():
-                self._queue.get_nowait()
             for answer in self._waiting.values():
                 if not answer.done():
                     answer.set_exception(error)
 
     async def _requests(self) -> AsyncIterator[audit_pb2.AppendRecordsRequest]:
+        queue = self._queue
         while True:
-            items = [await self._queue.get()]
-            while len(items) < MAX_ITEMS and not self._queue.empty():
-                items.append(self._queue.get_nowait())
+            items = [await queue.get()]
+            while len(items) < MAX_ITEMS and not queue.empty():
+                items.append(queue.get_nowait())
             yield audit_pb2.AppendRecordsRequest(items=items)

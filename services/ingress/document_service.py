@@ -8,13 +8,13 @@ import grpc
 
 from affidavit.ingress.v1 import document_pb2 as ingress_pb2
 from affidavit.ingress.v1 import document_pb2_grpc as ingress_grpc
-from affidavit.libs.errors import AffidavitError, from_rpc_error
+from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.environment import environment_facts
 from affidavit.libs.rpc import current_call
 from affidavit.ocr.v1 import ocr_pb2
 from affidavit.services.ingress.appender import Appender
 from affidavit.services.ingress.environment_record import EnvironmentRecord
-from affidavit.services.ingress.peers import Peers, RetryBudget
+from affidavit.services.ingress.peers import Peers, RetryBudget, repeated
 from affidavit.services.ingress.recognition import Recognition
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -75,10 +75,8 @@ class DocumentServicer(ingress_grpc.DocumentServiceServicer):
     async def GetServiceInfo(
         self, request: ingress_pb2.GetServiceInfoRequest, context: Context
     ) -> ingress_pb2.GetServiceInfoResponse:
-        try:
-            answer = await self._peers.ocr.GetBundle(ocr_pb2.GetBundleRequest(bundle=current_call().model_version))
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, "ocr") from None
+        query = ocr_pb2.GetBundleRequest(bundle=current_call().model_version)
+        answer = await repeated("ocr", self._budget, lambda: self._peers.ocr.GetBundle(query, timeout=10))
         return ingress_pb2.GetServiceInfoResponse(
             software=self._software,
             bundle=answer.bundle,

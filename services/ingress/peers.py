@@ -2,16 +2,20 @@
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import grpc
 
 from affidavit.audit.v1 import audit_pb2_grpc
-from affidavit.libs.errors import AffidavitError
+from affidavit.libs.errors import AffidavitError, from_rpc_error
 from affidavit.libs.rpc import connect, is_serving
 from affidavit.libs.runtime import SERVICE_NAMES
 from affidavit.ocr.v1 import ocr_pb2_grpc
 from affidavit.preprocess.v1 import preprocess_pb2_grpc
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,24 @@ class RetryBudget:
             return False
         self._saved -= 1
         return True
+
+
+async def repeated(peer: str, budget: RetryBudget, call: Callable[[], Awaitable[T]], attempts: int = 4) -> T:
+    """The answer of a call that may be made again: while it says UNAVAILABLE, within the budget.
+
+    Raises:
+        AffidavitError: what the peer answered last.
+    """
+    budget.earn()
+    attempt = 1
+    while True:
+        try:
+            return await call()
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE or attempt >= attempts or not budget.spend():
+                raise from_rpc_error(error, peer) from None
+        await asyncio.sleep(backoff_s(attempt))
+        attempt += 1
 
 
 def backoff_s(attempt: int) -> float:

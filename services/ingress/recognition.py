@@ -28,7 +28,7 @@ from affidavit.ocr.v1 import ocr_pb2
 from affidavit.preprocess.v1 import preprocess_pb2
 from affidavit.services.ingress.appender import Appender
 from affidavit.services.ingress.page_reader import PageReader
-from affidavit.services.ingress.peers import Peers, RetryBudget
+from affidavit.services.ingress.peers import Peers, RetryBudget, repeated
 from affidavit.services.ingress.records import DocumentRecords
 from affidavit.services.ingress.upload import Upload, render_options
 
@@ -157,11 +157,9 @@ class Recognition:
         )
 
     async def _bundle(self) -> str:
-        try:
-            request = ocr_pb2.GetBundleRequest(bundle=self._call.model_version)
-            answer = await self._peers.ocr.GetBundle(request, timeout=min(10.0, self._timeout_s))
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, "ocr") from None
+        request = ocr_pb2.GetBundleRequest(bundle=self._call.model_version)
+        timeout_s = min(10.0, self._timeout_s)
+        answer = await repeated("ocr", self._budget, lambda: self._peers.ocr.GetBundle(request, timeout=timeout_s))
         return f"{answer.bundle.name}@{answer.bundle.version}"
 
     async def _say(self, **message: Any) -> None:

@@ -175,8 +175,9 @@ class OcrPipeline:
         confidence = lines.mean(tuple(sure for line in found for sure in line.confidence))
         uncertain = bool(found) and confidence < self.rules.min_confidence
         if not uncertain:
+            # What is not text (ornaments, stains) reads unsurely; a page of nothing else is still not called blank.
             least = self.rules.recognition.min_line_confidence
-            found = [line for line in found if lines.mean(line.confidence) >= least]
+            found = [line for line in found if lines.mean(line.confidence) >= least] or found
             confidence = lines.mean(tuple(sure for line in found for sure in line.confidence))
         quads = np.array([line.quad for line in found], np.float32).reshape(-1, 4, 2)
         ordered = [line for row in reading_order(quads) for line in lines.joined([found[i] for i in row])]

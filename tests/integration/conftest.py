@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -130,8 +131,11 @@ def running_stack(folder: Path, *arguments: str, environment: dict[str, str] | N
         yield stack
     finally:
         stack.stop()
+        killed = process.returncode == -signal.SIGKILL
         if Path(shm).is_dir():
-            Path(shm).rmdir()  # fails when a lease was leaked
+            left = [p.name for p in Path(shm).iterdir()]
+            shutil.rmtree(shm)
+            assert killed or not left, f"leases were leaked: {left}"
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,8 @@ class Servicer(ocr_pb2_grpc.OcrServiceServicer):
 
     async def RecognizePages(self, requests, context):
         async for request in requests:
+            if request.bundle.startswith("refuse"):
+                raise AffidavitError("UPLOAD_TOO_LARGE", "too large")
             yield ocr_pb2.RecognizePagesResponse(sequence=request.sequence)
 
     async def canary(self) -> None:
@@ -149,3 +151,19 @@ def test_peers_become_one_grpc_name(peers: str, name: str) -> None:
 def test_peers_that_cannot_be_balanced_together_are_refused() -> None:
     with pytest.raises(ValueError, match="dns:///"):
         target("a:1,b:2")
+
+
+async def test_a_call_ended_during_its_upload_has_the_servers_status_every_time(served) -> None:
+    _, address, _host = served
+
+    async def requests():
+        for _ in range(100):
+            yield ocr_pb2.RecognizePagesRequest(bundle="refuse" + "x" * 200_000)
+
+    async with connect(address) as channel:
+        stub = ocr_pb2_grpc.OcrServiceStub(channel)
+        for _ in range(20):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                async for _ in stub.RecognizePages(requests()):
+                    pass
+            assert errors.from_rpc_error(caught.value, "ocr").reason == "UPLOAD_TOO_LARGE"
