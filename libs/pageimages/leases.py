@@ -38,7 +38,7 @@ class Lease(NamedTuple):
 class LeaseFolder:
     """One writer's leases below the shared-memory folder, which several writers share.
 
-    A writer holds a lock file while it lives; a starting one removes the leases of writers whose lock is free.
+    A writer holds a lock on each of its leases; a starting one removes those of its kind that nobody holds.
     `lease` may be called from any thread.
     """
 
@@ -52,16 +52,16 @@ class LeaseFolder:
         self._root = root
         self._owner = owner
         self._max_bytes = max_bytes
-        self._name = f"{owner}-{secrets.token_hex(8)}"
-        self._lock: int | None = None
-        self._leases: dict[str, mmap.mmap] = {}  # mapped while leased: the bytes outlive a name that somebody removes
-        self._prepare()
+        # Mapped while leased: the mapping keeps the lock, and the bytes outlive a name that somebody removes.
+        self._leases: dict[str, mmap.mmap] = {}
+        if self._is_usable():
+            self._clear_after_the_dead()
 
     def lease(self, pixels: bytes | memoryview) -> Lease | None:
         """Put pixels into shared memory; None when there is no room."""
-        if self.leased_bytes() + len(pixels) > self._max_bytes or not self._prepare():
+        if self.leased_bytes() + len(pixels) > self._max_bytes or not self._is_usable():
             return None
-        name = f"{self._name}-{secrets.token_hex(16)}"
+        name = f"{self._owner}-{secrets.token_hex(16)}"
         path = self._root / name
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600)
@@ -70,6 +70,9 @@ class LeaseFolder:
                 return None
             raise
         try:
+            # A writer that starts before this line takes the lease for a dead one's and removes its name; the reader then
+            # asks for the page again.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Reserve first: writing through a mapping of a full tmpfs would be SIGBUS, not an error.
             os.posix_fallocate(descriptor, 0, len(pixels))
             copy = mmap.mmap(descriptor, len(pixels))
@@ -102,55 +105,31 @@ class LeaseFolder:
         return sum(len(copy) for copy in list(self._leases.values()))
 
     def close(self) -> None:
-        """End all leases and give the folder's lock back."""
+        """End all leases."""
         for name in list(self._leases):
             self.release(name)
-        if self._lock is not None:
-            self._lock_path(self._name).unlink(missing_ok=True)
-            os.close(self._lock)
-            self._lock = None
 
-    def _prepare(self) -> bool:
-        """Whether the folder is usable; takes this writer's lock and clears after dead ones when it becomes so."""
-        if self._lock is not None:
-            return True
+    def _is_usable(self) -> bool:
+        """Whether the folder is there, or can be made, and is ours: its name under /dev/shm is predictable, and pages do
+        not go into a folder that somebody else made."""
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             facts = self._root.lstat()
-            # The name under /dev/shm is predictable: never write pages into a folder that somebody else made.
-            if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-                return False
-            self._clear_after_the_dead()
-            # Locked before it has its name: a lock file that can be seen and is free belongs to a dead writer.
-            unnamed = self._root / f".{self._name}.new"
-            lock = os.open(unnamed, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            unnamed.rename(self._lock_path(self._name))
-            self._lock = lock
-        except OSError as error:
-            if error.errno in _NO_ROOM or isinstance(error, FileExistsError):
-                return False
-            raise
-        return True
+        except OSError:
+            return False
+        return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
 
     def _clear_after_the_dead(self) -> None:
-        # A lock and not a process id: two containers that share the folder do not share their process ids.
-        for lock in self._root.glob(f".{self._owner}-*.lock"):
+        # By locks and not by process ids: two containers that share the folder do not share their process ids.
+        for lease in self._root.glob(f"{self._owner}-*"):
             try:
-                descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+                descriptor = os.open(lease, os.O_RDWR | os.O_NOFOLLOW)
             except OSError:
                 continue
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            else:
-                name = lock.name.removeprefix(".").removesuffix(".lock")
-                for lease in self._root.glob(f"{name}-*"):
-                    lease.unlink(missing_ok=True)
-                lock.unlink(missing_ok=True)
+                lease.unlink(missing_ok=True)
+            except OSError:
+                continue  # somebody holds it
             finally:
                 os.close(descriptor)
-
-    def _lock_path(self, name: str) -> Path:
-        return self._root / f".{name}.lock"

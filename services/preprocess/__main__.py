@@ -1,5 +1,6 @@
 """The preprocess service's process."""
 
+import resource
 from pathlib import Path
 
 from affidavit.libs.pageimages import LeaseFolder
@@ -13,6 +14,8 @@ from affidavit.services.preprocess.spool import SpoolFolder
 
 
 async def serve(settings: PreprocessSettings) -> None:
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # one a lease, beside sockets and uploads
     settings.address = settings.address or default_address("preprocess")
     host = ServiceHost("preprocess", settings)
     pool = WorkerPool(settings)

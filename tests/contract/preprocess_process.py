@@ -34,7 +34,7 @@ class PreprocessProcess:
     log: Path
 
     def leases(self) -> list[str]:
-        return [path.name for path in self.shared_memory.glob("[!.]*")]
+        return [path.name for path in self.shared_memory.glob("*")]
 
     def spooled(self) -> int:
         """Uploads that the process holds on disk."""

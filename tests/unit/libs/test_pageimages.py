@@ -30,7 +30,7 @@ def image(folder: LeaseFolder, data: bytes = DATA) -> document_pb2.PageImage:
 
 
 def leases(root: Path) -> list[str]:
-    return [path.name for path in root.iterdir() if not path.name.startswith(".")]
+    return [path.name for path in root.iterdir()]
 
 
 def test_a_reader_sees_the_pixels_in_their_shape(tmp_path: Path) -> None:
