@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from preprocess_process import SHARED, PreprocessProcess, render, serving
+
+from tests.contract.preprocess_process import SHARED, PreprocessProcess, render, serving
 
 MANIFEST: list[dict[str, Any]] = [
     json.loads(line) for line in (SHARED / "pdfs" / "manifest.jsonl").read_text("utf-8").splitlines()

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from made_pdfs import Page, endless, pdf, picture, stream, text
-from preprocess_process import SHARED, PreprocessProcess, Rendering, render, serving
 
 from affidavit.document.v1 import document_pb2
+from tests.contract.made_pdfs import Page, endless, pdf, picture, stream, text
+from tests.contract.preprocess_process import SHARED, PreprocessProcess, Rendering, render, serving
 
 GOLDEN: dict[str, list[str]] = json.loads(Path(__file__).with_name("golden_pages.json").read_text("utf-8"))
 

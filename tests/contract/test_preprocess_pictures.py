@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin
-from preprocess_process import PreprocessProcess, Rendering, render, serving
 
 from affidavit.document.v1 import document_pb2
+from tests.contract.preprocess_process import PreprocessProcess, Rendering, render, serving
 
 WIDTH, HEIGHT = 120, 80
 

@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import grpc
 import psutil
 import pytest
-from made_pdfs import Page, pdf, text
-from preprocess_process import SHARED, Caller, PreprocessProcess, render, serving
 
 from affidavit.libs.errors import from_rpc_error
 from affidavit.libs.pageimages import pixels
 from affidavit.preprocess.v1 import preprocess_pb2 as pb
+from tests.contract.made_pdfs import Page, pdf, text
+from tests.contract.preprocess_process import SHARED, Caller, PreprocessProcess, render, serving
 
 DRAWN = "affidavit_preprocess_page_duration_seconds_count"
 DOCUMENT = pdf([Page(text(f"page {number}")) for number in range(1, 6)])
