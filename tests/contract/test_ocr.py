@@ -204,12 +204,17 @@ async def test_two_callers_share_a_batch_and_every_batch_is_one_engine_call(serv
             await server.metric("affidavit_engine_calls_total", model="ppocr-rec-small"),
         )
 
-    before = await counts()
-    first, second = await asyncio.gather(*(recognize_one(server, image(drawn(text))) for text in ("yours", "ours")))
-    after = await counts()
-    assert (text_of(first), text_of(second)) == ("yours", "ours")
-    crops, batches, calls = (b - a for a, b in zip(before, after, strict=True))
-    assert (crops, batches, calls) == (2, 1, 1)
+    shared = False
+    for _ in range(20):  # a batch is held for 100 ms: on a busy machine the two may miss each other
+        before = await counts()
+        first, second = await asyncio.gather(*(recognize_one(server, image(drawn(text))) for text in ("yours", "ours")))
+        after = await counts()
+        assert (text_of(first), text_of(second)) == ("yours", "ours")
+        crops, batches, calls = (b - a for a, b in zip(before, after, strict=True))
+        assert crops == 2
+        assert batches == calls
+        shared = shared or batches == 1
+    assert shared
 
 
 async def test_a_handle_and_inline_pixels_give_the_same_bytes(server) -> None:
@@ -217,7 +222,9 @@ async def test_a_handle_and_inline_pixels_give_the_same_bytes(server) -> None:
     leases = LeaseFolder(server.shared_memory, "test")
     by_handle = document_pb2.PageImage()
     by_handle.CopyFrom(inline)
-    by_handle.handle.CopyFrom(leases.lease(inline.inline))
+    lease = leases.lease(inline.inline)
+    assert lease
+    by_handle.handle.CopyFrom(lease.handle)
     try:
         answers = await recognize(server, [inline, by_handle])
     finally:
@@ -229,7 +236,7 @@ async def test_a_handle_and_inline_pixels_give_the_same_bytes(server) -> None:
 async def test_a_bad_page_fails_alone_and_says_why(server) -> None:
     good, wrong_hash, no_handle, wrong_size, no_number = (image(drawn("good")) for _ in range(5))
     wrong_hash.sha256 = bytes(32)
-    no_handle.handle.name, no_handle.handle.length = "gone", 100
+    no_handle.handle.name, no_handle.handle.length = "gone", len(good.inline)
     wrong_size.height += 1
     no_number.page_number = 0
     answers = await recognize(server, [wrong_hash, no_handle, wrong_size, no_number, good])
