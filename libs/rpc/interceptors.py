@@ -102,11 +102,12 @@ async def request_id(call: CallInfo, context: Context, metadata: Mapping[str, st
     priority = metadata.get("x-priority", "")
     call.priority = int(priority) if priority.isdecimal() and len(priority) == 1 else call.priority
     set_current_call(call)
-    tokens = structlog.contextvars.bind_contextvars(request_id=call.request_id)
+    structlog.contextvars.bind_contextvars(request_id=call.request_id)
     try:
         yield
     finally:
-        structlog.contextvars.reset_contextvars(**tokens)
+        # Not by token: a stream that its caller left is closed from another task, in another context.
+        structlog.contextvars.unbind_contextvars("request_id")
         set_current_call(None)
 
 
