@@ -1,6 +1,7 @@
 """Environment facts can be hashed, name what answers depend on, and do not change by themselves."""
 
 import hashlib
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,5 +29,9 @@ def test_facts_name_machine_and_software() -> None:
 
 
 def test_finding_facts_loads_no_parser() -> None:
-    environment_facts()
-    assert "pypdfium2_raw.bindings" not in sys.modules
+    program = (
+        "import sys; from affidavit.libs.evidence.environment import environment_facts; environment_facts(); "
+        "print('pypdfium2_raw.bindings' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
