@@ -29,8 +29,9 @@ def test_facts_name_machine_and_software() -> None:
 
 
 def test_finding_facts_loads_no_parser() -> None:
-    code = (
-        "import sys; from affidavit.libs.evidence.environment import environment_facts; environment_facts();"
-        "sys.exit('pypdfium2_raw.bindings' in sys.modules)"
+    program = (
+        "import sys; from affidavit.libs.evidence.environment import environment_facts; environment_facts(); "
+        "print('pypdfium2_raw.bindings' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -5,7 +5,7 @@ import math
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from affidavit import _native
@@ -105,6 +105,7 @@ def test_the_fused_crop_is_a_crop_then_a_resize(seed, x, y, width, height) -> No
     image = cv2.GaussianBlur(noise(seed, 130, 120), (0, 0), 1.5)
     quad = np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]], np.float32)
     content_w = max(1, round(width * 48 / height))
+    assume(width <= 2 * content_w)  # beyond, by the rounding of the width, the crop averages and a resize does not
     batch = np.full((2, 3, 48, 320), 7, np.float32)
     _native.crop_normalize_into(batch, 1, image, quad, content_w, *PLAIN)
     cut = image[y : y + height, x : x + width]
