@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, cast
 
 import grpc
@@ -40,8 +40,10 @@ MAX_REQUEST_ID = 128
 class Chain(grpc.aio.ServerInterceptor):
     """Runs `stages` around every handler, first stage outermost. Health and reflection pass straight through."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[Stage], *, outermost: bool = False) -> None:
+        """`outermost`: this chain hands the responses to grpc, and no interceptor stands before it."""
         self._stages = stages
+        self._outermost = outermost
 
     async def intercept_service(
         self,
@@ -71,7 +73,17 @@ class Chain(grpc.aio.ServerInterceptor):
                     async for response in inner_stream(request, context):
                         yield response
 
-            behaviour: Any = stream
+            async def write(request: Any, context: Context) -> None:
+                # grpc drops an async generator when its caller leaves, and Python then closes it from a task of its own,
+                # in another context, where traces and logs cannot be unwound. Here it is closed in the call's own task.
+                async with (
+                    self._around(method, context, metadata),
+                    aclosing(inner_stream(request, context)) as responses,
+                ):
+                    async for response in responses:
+                        await context.write(response)
+
+            behaviour: Any = write if self._outermost else stream
         else:
             inner_unary = handler.stream_unary or handler.unary_unary
 

@@ -68,7 +68,7 @@ class ServiceHost:
         ]
         self.server = grpc.aio.server(
             interceptors=[
-                interceptors.Chain([interceptors.request_id]),
+                interceptors.Chain([interceptors.request_id], outermost=True),
                 cast("Any", aio_server_interceptor)(filter_=cast("Any", filters.service_prefix)("affidavit")),
                 interceptors.Chain(stages),
             ],
