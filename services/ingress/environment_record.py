@@ -32,7 +32,7 @@ class EnvironmentRecord:
         Raises:
             AffidavitError: LOG_UNAVAILABLE.
         """
-        body = canonicaljson.dumps(self._facts | {"preprocess": _facts_of(preprocess)})
+        body = canonicaljson.dumps({**self._facts, "preprocess": _facts_of(preprocess)})
         if body not in self._indices:
             digest = hashlib.sha256(body).digest()
             draft = evidence_pb2.RecordDraft(
@@ -49,5 +49,5 @@ class EnvironmentRecord:
         return self._indices[body]
 
 
-def _facts_of(info: preprocess_pb2.PreprocessInfo) -> dict[str, Json]:
+def _facts_of(info: preprocess_pb2.PreprocessInfo) -> Json:
     return {"pdfium": info.pdfium, "pillow": info.pillow, "software": info.software, "version": info.version}
