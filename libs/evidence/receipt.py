@@ -25,7 +25,7 @@ class VerificationError(Exception):
     """A receipt does not prove what it should.
 
     Args:
-        check: which check failed: form, leaf, index, salt, origin, signature, inclusion, result or input.
+        check: which check failed: form, spooled, leaf, index, salt, origin, signature, inclusion, result or input.
     """
 
     def __init__(self, check: str, message: str) -> None:
@@ -62,6 +62,9 @@ def verify_receipt(
     Raises:
         VerificationError: a check failed; `check` says which.
     """
+    if receipt.HasField("spooled"):
+        message = "the log was down and the record waits in a spool; its receipt is had later, by request id and step"
+        raise VerificationError("spooled", message)
     leaf = _check_leaf(receipt)
     head = _check_checkpoint(receipt.checkpoint.note, log_public_key, origin)
     _check_inclusion(receipt, head)

@@ -138,7 +138,7 @@ class ServiceHost:
 
 def run_service(model: type[S], service: str, serve: Callable[[S], Awaitable[None]]) -> None:
     """A service's `main`: settings from flags, environment and file, then `serve` until it ends. Exit code 2 for settings
-    that do not fit, 1 for a service that cannot start."""
+    that do not fit, 4 for damaged evidence that a person must look at, 1 for a service that cannot start otherwise."""
     try:
         settings = load(model, service, sys.argv[1:]).values
     except SettingsError as error:
@@ -148,4 +148,4 @@ def run_service(model: type[S], service: str, serve: Callable[[S], Awaitable[Non
         asyncio.run(cast("Any", serve(settings)))
     except AffidavitError as error:
         sys.stderr.write(f"{service} cannot start: {error}\n")
-        sys.exit(1)
+        sys.exit(4 if error.reason == "LOG_DAMAGED" else 1)

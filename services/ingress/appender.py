@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Protocol
 
 import grpc
 
@@ -13,6 +14,16 @@ from affidavit.libs.telemetry import get_logger
 
 MAX_ITEMS = 64  # in one message
 _log = get_logger("appender")
+
+
+class Appends(Protocol):
+    """Where records go: into the log, or into the spool while it is down."""
+
+    async def append(
+        self, step: str, draft: evidence_pb2.RecordDraft, *, salt: bytes, content_digest: bytes
+    ) -> evidence_pb2.Receipt: ...
+
+    async def close(self) -> None: ...
 
 
 class Appender:

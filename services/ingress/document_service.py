@@ -13,7 +13,7 @@ from affidavit.libs.evidence.environment import environment_facts
 from affidavit.libs.rpc import current_call
 from affidavit.ocr.v1 import ocr_pb2
 from affidavit.preprocess.v1 import preprocess_pb2
-from affidavit.services.ingress.appender import Appender
+from affidavit.services.ingress.appender import Appends
 from affidavit.services.ingress.environment_record import EnvironmentRecord
 from affidavit.services.ingress.peers import Peers, RetryBudget, repeated
 from affidavit.services.ingress.recognition import Recognition
@@ -34,11 +34,11 @@ class Limits:
 class DocumentServicer(ingress_grpc.DocumentServiceServicer):
     """Documents to text."""
 
-    def __init__(self, peers: Peers, limits: Limits, software: str) -> None:
+    def __init__(self, peers: Peers, appender: Appends, limits: Limits, software: str) -> None:
         self._peers = peers
         self._limits = limits
         self._software = software
-        self._appender = Appender(peers.audit)
+        self._appender = appender
         self._budget = RetryBudget()
         self._environment = EnvironmentRecord(self._appender, environment_facts())
         self._running = 0
@@ -65,8 +65,9 @@ class DocumentServicer(ingress_grpc.DocumentServiceServicer):
                     case "accepted":
                         await context.send_initial_metadata((("x-served-version", response.accepted.bundle),))
                     case "completed":
-                        index = str(response.completed.receipt.index)
-                        context.set_trailing_metadata((("x-record-index", index),))
+                        receipt = response.completed.receipt
+                        if not receipt.HasField("spooled"):
+                            context.set_trailing_metadata((("x-record-index", str(receipt.index)),))
                     case _:
                         pass
                 yield response

@@ -8,14 +8,14 @@ from affidavit.libs import canonicaljson
 from affidavit.libs.canonicaljson import Json
 from affidavit.libs.evidence.commitment import new_salt
 from affidavit.preprocess.v1 import preprocess_pb2
-from affidavit.services.ingress.appender import Appender
+from affidavit.services.ingress.appender import Appends
 
 
 class EnvironmentRecord:
     """This machine's facts and those of the preprocess service, in the log once: the key is their hash, so that a restart
     in the same environment adds nothing."""
 
-    def __init__(self, appender: Appender, facts: Mapping[str, Json]) -> None:
+    def __init__(self, appender: Appends, facts: Mapping[str, Json]) -> None:
         self._appender = appender
         self._facts = dict(facts)
         self._indices: dict[
@@ -45,6 +45,8 @@ class EnvironmentRecord:
                 body_json=body,
             )
             receipt = await self._appender.append("environment", draft, salt=new_salt(), content_digest=digest)
+            if receipt.HasField("spooled"):  # its number is provisional; the next answer asks again
+                return receipt.index
             self._indices[body] = receipt.index
         return self._indices[body]
 

@@ -26,7 +26,7 @@ from affidavit.libs.rpc import CallInfo
 from affidavit.libs.telemetry import get_logger
 from affidavit.ocr.v1 import ocr_pb2
 from affidavit.preprocess.v1 import preprocess_pb2
-from affidavit.services.ingress.appender import Appender
+from affidavit.services.ingress.appender import Appends
 from affidavit.services.ingress.environment_record import EnvironmentRecord
 from affidavit.services.ingress.page_reader import PageReader
 from affidavit.services.ingress.peers import Peers, RetryBudget, repeated
@@ -68,7 +68,7 @@ class Recognition:
     def __init__(
         self,
         peers: Peers,
-        appender: Appender,
+        appender: Appends,
         budget: RetryBudget,
         call: CallInfo,
         *,

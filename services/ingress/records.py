@@ -11,7 +11,7 @@ from affidavit.libs import canonicaljson
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.commitment import commit, new_salt
 from affidavit.libs.evidence.record import parse_leaf
-from affidavit.services.ingress.appender import Appender
+from affidavit.services.ingress.appender import Appends
 
 _KIND_DOCUMENT = evidence_pb2.RECORD_KIND_DOCUMENT
 _KIND_PAGE = evidence_pb2.RECORD_KIND_PAGE
@@ -26,7 +26,7 @@ class DocumentRecords:
     closes under a step of its own, so that a repetition of the call can still close properly.
     """
 
-    appender: Appender
+    appender: Appends
     tenant: str
     request_id: str
     bundle: str
@@ -71,7 +71,8 @@ class DocumentRecords:
         draft.output_commitment = commit(salt, result)
         draft.steps.extend(steps)
         receipt = await self._append(f"page/{number}", draft, salt)
-        _refuse_other_answer(receipt, commit(receipt.salt, result), f"page {number}")
+        if not receipt.HasField("spooled"):
+            _refuse_other_answer(receipt, commit(receipt.salt, result), f"page {number}")
         self._children.append(receipt.index)
         return receipt
 

@@ -114,7 +114,8 @@ class _Command:
             try:
                 with _open(source) as file:
                     answer = await self._recognize(stub, file, printer, lambda p: self._progress.update(bar, p))
-                    if self._key is not None:
+                    spooled = answer.receipt.HasField("spooled")
+                    if self._key is not None and not spooled:
                         file.seek(0)
                         chunks = iter(lambda: file.read(1 << 20), b"")
                         verify_receipt(answer.receipt, self._key, result=answer.result, input=chunks)
@@ -130,6 +131,9 @@ class _Command:
                 self._progress.remove(bar)
         if answer.failed_count:
             return _Outcome(Exit.FAILED, f"{answer.failed_count} of {answer.page_count} pages could not be read")
+        if spooled:
+            message = f"the log is down: the record waits in the spool, under request id {answer.request_id}"
+            return _Outcome(Exit.OK, f"{message}; the receipt has no proof yet")
         if self._key is None:
             return _Outcome(Exit.OK, "receipt not verified: no log key (--log-key)")
         return _Outcome(Exit.OK)
