@@ -15,6 +15,7 @@ from affidavit.libs.telemetry import configure_logging, get_logger
 from affidavit.services.audit.appender import Appender
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
+from affidavit.services.audit.publishing import Published, Publisher
 from affidavit.services.audit.servicer import AuditServicer
 from affidavit.services.audit.settings import AuditSettings
 from affidavit.services.audit.watch import HeadWatch
@@ -24,12 +25,13 @@ from affidavit.services.audit.watch import HeadWatch
 SWITCH_INTERVAL_S = 0.0005
 
 
-async def serve(settings: AuditSettings, log: EvidenceLog) -> None:
+async def serve(settings: AuditSettings, log: EvidenceLog, published: Published) -> None:
     """Serve `log` until SIGTERM or SIGINT, and close it."""
     host = ServiceHost("audit", settings)
     watch = HeadWatch(log, host.draining)
     appender = Appender(log, settings.max_batch, settings.queue_bound, watch.moved)
-    servicer = AuditServicer(log, appender, watch, host.draining)
+    publisher = Publisher(log, published, settings.publish_interval_s)
+    servicer = AuditServicer(log, appender, watch, publisher, host.draining)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(servicer, host.server)
     await host.run(canary=servicer.canary, close=servicer.close)
 
@@ -43,8 +45,11 @@ def main() -> int:
     configure_logging("audit", settings.log_level)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     head = Path(settings.head_folder).expanduser() if settings.head_folder else None
+    home = Path(settings.home).expanduser()
+    tiles = Path(settings.tiles_folder).expanduser() if settings.tiles_folder else home / "audit" / "tiles"
     try:
-        log = EvidenceLog(LogFolders.below(Path(settings.home).expanduser(), head))
+        log = EvidenceLog(LogFolders.below(home, head))
+        published = Published(log, tiles)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
         return 4 if error.reason == "LOG_DAMAGED" else 3
@@ -52,7 +57,7 @@ def main() -> int:
         sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
         return 3
     get_logger("audit").info("log_opened", origin=log.head.tree.origin, records=log.head.tree.size)
-    asyncio.run(serve(settings, log))
+    asyncio.run(serve(settings, log, published))
     return 0
 
 

@@ -186,6 +186,14 @@ class EvidenceLog:
             raise AffidavitError("INVALID_OPTION", message, field="second_size")
         return merkle.prove_consistency(first, second, self._open.store.node)
 
+    def root(self, size: int) -> bytes:
+        """The root of the first `size` records, at most the head's. Raises AffidavitError (LOG_DAMAGED)."""
+        return merkle.root(size, self._open.store.node)
+
+    def node(self, level: int, index: int) -> bytes:
+        """The hash of a complete subtree. Raises AffidavitError (LOG_DAMAGED) when it is missing."""
+        return self._open.store.node(level, index)
+
     def leaf(self, index: int) -> bytes:
         """The bytes of a record under the head, not proved.
 

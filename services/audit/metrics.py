@@ -6,6 +6,8 @@ records = Counter("affidavit_audit_records_total", "Records appended and acknowl
 tree_leaves = Gauge("affidavit_audit_tree_leaves", "Records in the log")
 failures = Counter("affidavit_audit_failures_total", "Failed writes that ended appending", ["code"])
 queued = Gauge("affidavit_audit_queue_records", "Records waiting for the disk")
+published_leaves = Gauge("affidavit_audit_published_leaves", "Records whose tiles and checkpoint are published")
+publish_failures = Counter("affidavit_audit_publish_failures_total", "Passes of publishing that failed")
 batch_records = Histogram(
     "affidavit_audit_batch_records",
     "Records that one disk sync made durable",

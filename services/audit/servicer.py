@@ -14,6 +14,7 @@ from affidavit.libs.evidence.draft import check_name
 from affidavit.services.audit.append_stream import AppendStream, receipt
 from affidavit.services.audit.appender import Appender
 from affidavit.services.audit.log import EvidenceLog
+from affidavit.services.audit.publishing import Publisher
 from affidavit.services.audit.reading import list_records
 from affidavit.services.audit.store import record_key
 from affidavit.services.audit.watch import HeadWatch
@@ -24,10 +25,13 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
     """Answers calls from the log; appends go through the appender."""
 
-    def __init__(self, log: EvidenceLog, appender: Appender, watch: HeadWatch, draining: asyncio.Event) -> None:
+    def __init__(
+        self, log: EvidenceLog, appender: Appender, watch: HeadWatch, publisher: Publisher, draining: asyncio.Event
+    ) -> None:
         self._log = log
         self._appender = appender
         self._watch = watch
+        self._publisher = publisher
         self._draining = draining
         self._canaries = 0
 
@@ -101,4 +105,5 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
 
     async def close(self) -> None:
         await self._appender.close()
+        await self._publisher.close()
         self._log.close()

@@ -16,5 +16,9 @@ class AuditSettings(RpcSettings):
     head_folder: str = Field(
         "", description="folder of the signed head, best on another filesystem; empty for audit/head in the data folder"
     )
+    tiles_folder: str = Field(
+        "", description="folder of the published log (C2SP tiles, checkpoint); empty for audit/tiles in the data folder"
+    )
+    publish_interval_s: float = Field(1.0, gt=0, le=3600, description="seconds between two publications, at least")
     max_batch: int = Field(1024, ge=1, le=4096, description="records that one disk sync makes durable, at most")
     queue_bound: int = Field(4096, ge=1, le=65_536, description="records waiting for the disk; beyond it streams wait")

@@ -4,4 +4,4 @@ Ratios come from alternating runs side by side; peers live in `.venv-peers` and 
 cannot be installed gives null.
 """
 
-NAMES = ("ocr", "scheduler")
+NAMES = ("audit", "ocr", "scheduler")
