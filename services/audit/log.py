@@ -107,6 +107,22 @@ class EvidenceLog:
         except AffidavitError as error:
             raise self._fail(error) from error
 
+    def forget(self, tenant: str, request_id: str) -> list[int]:
+        """Erase the salts of a request's records, durably and from the files; their indices, in rising order.
+
+        Raises:
+            AffidavitError: RECORD_NOT_FOUND: no such request. Others as `append`: ask again once the log takes writes.
+        """
+        self._refuse_after_failure()
+        indices = self.indices_of(tenant, request_id)
+        if not indices:
+            raise AffidavitError("RECORD_NOT_FOUND", f"no record of request id {request_id!r} of tenant {tenant!r}")
+        try:
+            self._open.store.erase(indices)
+        except AffidavitError as error:
+            raise self._fail(error) from error
+        return indices
+
     def reopen(self) -> None:
         """After a failed write: if the disk takes a write again, open the log anew, by the rule of every start.
 
@@ -170,6 +186,26 @@ class EvidenceLog:
             message = f"tree_size must be {index + 1} to {newest} for record {index}"
             raise AffidavitError("INVALID_OPTION", message, field="tree_size")
         return merkle.prove_inclusion(index, size, self._open.store.node)
+
+    def prove_consistency(self, first: int, second: int) -> list[bytes]:
+        """That the first `second` records continue the first `first` (RFC 9162 2.1.4.1).
+
+        Raises:
+            AffidavitError: INVALID_OPTION: there are no such trees. LOG_DAMAGED: the store lacks a hash.
+        """
+        newest = self._head.tree.size
+        if not 0 < first <= newest:
+            message = f"first_size must be 1 to {newest}, not {first}"
+            raise AffidavitError("INVALID_OPTION", message, field="first_size")
+        if not first <= second <= newest:
+            message = f"second_size must be {first} to {newest}, not {second}"
+            raise AffidavitError("INVALID_OPTION", message, field="second_size")
+        return merkle.prove_consistency(first, second, self._open.store.node)
+
+    def indices_of(self, tenant: str, request_id: str) -> list[int]:
+        """Indices of one request's records under the head, in rising order."""
+        size = self._head.tree.size
+        return [index for index in self._open.store.find_request(tenant, request_id) if index < size]
 
     def close(self) -> None:
         try:
