@@ -5,14 +5,17 @@ Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk 
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from affidavit.audit.v1 import audit_pb2_grpc
 from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.rpc import ServiceHost
 from affidavit.libs.settings import SettingsError, load
 from affidavit.libs.telemetry import configure_logging, get_logger
 from affidavit.services.audit.appender import Appender
+from affidavit.services.audit.cosigning import Cosigning, WitnessAt
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.servicer import AuditServicer
@@ -23,25 +26,38 @@ from affidavit.services.audit.settings import AuditSettings
 SWITCH_INTERVAL_S = 0.0005
 
 
-async def serve(settings: AuditSettings, log: EvidenceLog) -> None:
+async def serve(settings: AuditSettings, log: EvidenceLog, witnesses: Sequence[WitnessAt], side: Path) -> None:
     """Serve `log` until SIGTERM or SIGINT, and close it."""
     host = ServiceHost("audit", settings)
     servicer = AuditServicer(log, Appender(log, settings.max_batch, settings.queue_bound), host.draining)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(servicer, host.server)
-    await host.run(canary=servicer.canary, close=servicer.close)
+    cosigning = Cosigning(log, witnesses, settings.witness_quorum, side)
+    task = asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning") if witnesses else None
+
+    async def close() -> None:
+        if task is not None:  # it reads the log
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await servicer.close()
+
+    await host.run(canary=servicer.canary, close=close)
 
 
 def main() -> int:
     try:
         settings = load(AuditSettings, "audit", sys.argv[1:]).values
-    except SettingsError as error:
+        witnesses = [WitnessAt.parse(text) for text in settings.witnesses.split()]
+        if witnesses and len({witness.key.key.public_bytes_raw() for witness in witnesses}) < settings.witness_quorum:
+            raise NoteError(f"witness_quorum is {settings.witness_quorum}, more than there are witnesses' keys")
+    except (SettingsError, NoteError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     configure_logging("audit", settings.log_level)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     head = Path(settings.head_folder).expanduser() if settings.head_folder else None
+    home = Path(settings.home).expanduser()
     try:
-        log = EvidenceLog(LogFolders.below(Path(settings.home).expanduser(), head))
+        log = EvidenceLog(LogFolders.below(home, head))
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
         return 4 if error.reason == "LOG_DAMAGED" else 3
@@ -49,7 +65,7 @@ def main() -> int:
         sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
         return 3
     get_logger("audit").info("log_opened", origin=log.head.tree.origin, records=log.head.tree.size)
-    asyncio.run(serve(settings, log))
+    asyncio.run(serve(settings, log, witnesses, home / "audit" / "side"))
     return 0
 
 
