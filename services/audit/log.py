@@ -49,8 +49,8 @@ class Proven:
 class EvidenceLog:
     """The one log of this process.
 
-    `append`, `touch`, `reopen` and `close` belong to one thread. `head`, `record`, `find` and `prove` are for any
-    thread: what they read was committed and never changes.
+    `append`, `touch`, `reopen` and `close` belong to one thread. All that only reads is for any thread: what it reads
+    was committed and never changes.
     """
 
     def __init__(self, folders: LogFolders) -> None:
@@ -201,6 +201,17 @@ class EvidenceLog:
             message = f"second_size must be {first} to {newest}, not {second}"
             raise AffidavitError("INVALID_OPTION", message, field="second_size")
         return merkle.prove_consistency(first, second, self._open.store.node)
+
+    def leaf(self, index: int) -> bytes:
+        """The bytes of a record under the head, not proved.
+
+        Raises:
+            AffidavitError: LOG_DAMAGED: it is missing.
+        """
+        leaf = self._open.store.leaf(index)
+        if leaf is None:
+            raise AffidavitError("LOG_DAMAGED", f"record {index} is missing from the store; restore it from a backup")
+        return leaf
 
     def indices_of(self, tenant: str, request_id: str) -> list[int]:
         """Indices of one request's records under the head, in rising order."""

@@ -12,6 +12,7 @@ from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.environment import environment_facts
 from affidavit.libs.rpc import current_call
 from affidavit.ocr.v1 import ocr_pb2
+from affidavit.preprocess.v1 import preprocess_pb2
 from affidavit.services.ingress.appender import Appender
 from affidavit.services.ingress.environment_record import EnvironmentRecord
 from affidavit.services.ingress.peers import Peers, RetryBudget, repeated
@@ -54,7 +55,7 @@ class DocumentServicer(ingress_grpc.DocumentServiceServicer):
                 self._appender,
                 self._budget,
                 current_call(),
-                environment_index=await self._environment.index(),
+                environment=self._environment,
                 look_ahead=self._limits.look_ahead,
                 max_upload_bytes=self._limits.max_upload_bytes,
                 timeout_s=min(context.time_remaining() or float("inf"), self._limits.document_deadline_s),
@@ -88,7 +89,8 @@ class DocumentServicer(ingress_grpc.DocumentServiceServicer):
         told to callers as UNAVAILABLE, and do not take the edge down with them."""
         if not self._environment.known:
             await self._peers.check()
-            await self._environment.index()
+            answer = await self._peers.preprocess.GetServiceInfo(preprocess_pb2.GetServiceInfoRequest(), timeout=10)
+            await self._environment.index(answer.info)
 
     async def close(self) -> None:
         await self._appender.close()

@@ -7,29 +7,34 @@ from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs import canonicaljson
 from affidavit.libs.canonicaljson import Json
 from affidavit.libs.evidence.commitment import new_salt
+from affidavit.preprocess.v1 import preprocess_pb2
 from affidavit.services.ingress.appender import Appender
 
 
 class EnvironmentRecord:
-    """This machine's facts, in the log once: the key is their hash, so that a restart on the same machine adds nothing."""
+    """This machine's facts and those of the preprocess service, in the log once: the key is their hash, so that a restart
+    in the same environment adds nothing."""
 
     def __init__(self, appender: Appender, facts: Mapping[str, Json]) -> None:
         self._appender = appender
-        self._body = canonicaljson.dumps(dict(facts))
-        self._index: int | None = None
+        self._facts = dict(facts)
+        self._indices: dict[
+            bytes, int
+        ] = {}  # by the record's body: as many as preprocess replicas of different versions
 
     @property
     def known(self) -> bool:
-        return self._index is not None
+        return bool(self._indices)
 
-    async def index(self) -> int:
-        """Index of the record; appends it when it is not there yet.
+    async def index(self, preprocess: preprocess_pb2.PreprocessInfo) -> int:
+        """Index of the record that says these facts; appends it when it is not there yet.
 
         Raises:
             AffidavitError: LOG_UNAVAILABLE.
         """
-        if self._index is None:
-            digest = hashlib.sha256(self._body).digest()
+        body = canonicaljson.dumps({**self._facts, "preprocess": _facts_of(preprocess)})
+        if body not in self._indices:
+            digest = hashlib.sha256(body).digest()
             draft = evidence_pb2.RecordDraft(
                 tenant="default",
                 request_id=f"environment-{digest.hex()[:40]}",
@@ -37,8 +42,12 @@ class EnvironmentRecord:
                 phase=evidence_pb2.RECORD_PHASE_SINGLE,
                 options_json=b"{}",
                 status="ok",
-                body_json=self._body,
+                body_json=body,
             )
             receipt = await self._appender.append("environment", draft, salt=new_salt(), content_digest=digest)
-            self._index = receipt.index
-        return self._index
+            self._indices[body] = receipt.index
+        return self._indices[body]
+
+
+def _facts_of(info: preprocess_pb2.PreprocessInfo) -> Json:
+    return {"pdfium": info.pdfium, "pillow": info.pillow, "software": info.software, "version": info.version}

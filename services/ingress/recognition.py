@@ -27,6 +27,7 @@ from affidavit.libs.telemetry import get_logger
 from affidavit.ocr.v1 import ocr_pb2
 from affidavit.preprocess.v1 import preprocess_pb2
 from affidavit.services.ingress.appender import Appender
+from affidavit.services.ingress.environment_record import EnvironmentRecord
 from affidavit.services.ingress.page_reader import PageReader
 from affidavit.services.ingress.peers import Peers, RetryBudget, repeated
 from affidavit.services.ingress.records import DocumentRecords
@@ -71,7 +72,7 @@ class Recognition:
         budget: RetryBudget,
         call: CallInfo,
         *,
-        environment_index: int,
+        environment: EnvironmentRecord,
         look_ahead: int,
         max_upload_bytes: int,
         timeout_s: float,
@@ -80,7 +81,7 @@ class Recognition:
         self._appender = appender
         self._budget = budget
         self._call = call
-        self._environment_index = environment_index
+        self._environment = environment
         self._look_ahead = look_ahead
         self._max_upload_bytes = max_upload_bytes
         self._timeout_s = timeout_s
@@ -124,7 +125,6 @@ class Recognition:
             self._call.request_id,
             bundle,
             canonicaljson.dumps({"pages": [[r.first, r.last] for r in options.pages]}),
-            self._environment_index,
             self._started,
         )
         await self._say(
@@ -273,7 +273,8 @@ class _Document:
         if opened.sha256 != self._upload.digest:
             raise AffidavitError("HASH_MISMATCH", "preprocess received other bytes than were uploaded")
         self.opened = opened
-        await self._records.open(self._upload.digest, self._upload.commitments[0], self._opened_salt)
+        environment_index = await self._owner._environment.index(opened.info)
+        await self._records.open(environment_index, self._upload.digest, self._upload.commitments[0], self._opened_salt)
         progress = self._owner._progress
         progress.page_count, progress.selected_count = opened.page_count, opened.selected_count
         await self._say_progress()

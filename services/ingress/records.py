@@ -31,14 +31,19 @@ class DocumentRecords:
     request_id: str
     bundle: str
     options_json: bytes
-    environment_index: int
     started: float = field(default_factory=time.monotonic)
     opened_index: int | None = None
+    _environment_index: int = 0
     _content: bytes = b""
     _children: list[int] = field(default_factory=list[int])
 
-    async def open(self, input_digest: bytes, input_commitment: bytes, salt: bytes) -> None:
-        """The document is complete and could be opened: from here on every answer refers to this record."""
+    async def open(self, environment_index: int, input_digest: bytes, input_commitment: bytes, salt: bytes) -> None:
+        """The document is complete and could be opened: from here on every answer refers to this record.
+
+        Args:
+            environment_index: of the record of the environment in which it is read.
+        """
+        self._environment_index = environment_index
         self._content = hashlib.sha256(
             canonicaljson.dumps(
                 {"bundle": self.bundle, "input": input_digest.hex(), "options": self.options_json.decode()}
@@ -116,7 +121,7 @@ class DocumentRecords:
             status=status,
             latency_us=int((time.monotonic() - self.started) * 1e6),
             bundle=self.bundle,
-            environment_index=self.environment_index,
+            environment_index=self._environment_index,
         )
 
     async def _append(self, step: str, draft: evidence_pb2.RecordDraft, salt: bytes) -> evidence_pb2.Receipt:

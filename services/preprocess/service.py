@@ -23,6 +23,7 @@ from affidavit.services.preprocess.reasons import page_failure
 from affidavit.services.preprocess.selection import SelectedPages, Selection
 from affidavit.services.preprocess.settings import PreprocessSettings
 from affidavit.services.preprocess.spool import SpoolFolder, Upload
+from affidavit.services.preprocess.version import PREPROCESS_VERSION, SOFTWARE
 from affidavit.services.preprocess.window import Window
 
 _log = get_logger("pages")
@@ -63,6 +64,11 @@ class PageService(preprocess_pb2_grpc.PageServiceServicer):
             self._documents -= 1
             metrics.documents.set(self._documents)
 
+    async def GetServiceInfo(
+        self, request: preprocess_pb2.GetServiceInfoRequest, context: _Context
+    ) -> preprocess_pb2.GetServiceInfoResponse:
+        return preprocess_pb2.GetServiceInfoResponse(info=self._info())
+
     async def canary(self) -> None:
         """Draw a page of our own through a real worker; raises when it comes out wrong."""
         await self._canary.draw()
@@ -84,7 +90,7 @@ class PageService(preprocess_pb2_grpc.PageServiceServicer):
                 opened = await document.open()
                 pages = self._select(selection, opened)
                 listening = asyncio.create_task(caller.listen(window))
-                yield _Response(opened=_opened(opened, upload, len(pages)))
+                yield _Response(opened=_opened(opened, upload, len(pages), self._info()))
                 evidence = Evidence(self._pool.facts, opened.media_type, upload.sha256)
                 async for response in self._draw_all(pages, document, window, evidence):
                     yield response
@@ -95,6 +101,12 @@ class PageService(preprocess_pb2_grpc.PageServiceServicer):
                 document.close()
                 window.close()
         yield _Response(finished=preprocess_pb2.RenderFinished())
+
+    def _info(self) -> preprocess_pb2.PreprocessInfo:
+        facts = self._pool.facts
+        return preprocess_pb2.PreprocessInfo(
+            software=SOFTWARE, version=PREPROCESS_VERSION, pdfium=facts.pdfium, pillow=facts.pillow
+        )
 
     def _select(self, selection: Selection, opened: Opened) -> SelectedPages:
         if opened.page_count > self._settings.max_pages:
@@ -148,13 +160,16 @@ class PageService(preprocess_pb2_grpc.PageServiceServicer):
                 raise AffidavitError("UPLOAD_STALLED", message)
 
 
-def _opened(opened: Opened, upload: Upload, selected_count: int) -> preprocess_pb2.DocumentOpened:
+def _opened(
+    opened: Opened, upload: Upload, selected_count: int, info: preprocess_pb2.PreprocessInfo
+) -> preprocess_pb2.DocumentOpened:
     return preprocess_pb2.DocumentOpened(
         page_count=opened.page_count,
         media_type=opened.media_type,
         sha256=upload.sha256,
         size=upload.size,
         selected_count=selected_count,
+        info=info,
     )
 
 

@@ -75,7 +75,11 @@ async def test_a_page_names_its_models_engines_and_environment(stack: Stack, ans
         record = await stub.GetRecord(audit_pb2.GetRecordRequest(index=leaf.environment_index))
     environment = parse_leaf(record.receipt.leaf)
     assert environment.kind == "environment"
-    assert environment.body
+    assert environment.body is not None
+    preprocess = environment.body["preprocess"]
+    assert isinstance(preprocess, dict)
+    assert (preprocess["software"], preprocess["version"]) == (leaf.steps[0].software, leaf.steps[0].version)
+    assert preprocess["pdfium"] == leaf.steps[0].engine_version
 
 
 async def test_changed_results_inputs_and_receipts_never_verify(stack: Stack, answer: Answer) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from affidavit.ingress.v1 import document_pb2 as pb
+from affidavit.tools.cli.exits import Exit
 from tests.integration.conftest import LETTER, Stack, recognize, running_stack, until
 
 ONE_PAGE = pb.RecognizeOptions(pages=[pb.PageRange(first=3, last=3)])
@@ -108,3 +110,30 @@ async def test_calls_go_on_when_one_of_two_ocr_replicas_is_killed(tmp_path: Path
             assert done
         finally:
             stack.process.send_signal(signal.SIGCONT)
+
+
+async def test_a_damaged_log_is_said_once_and_not_tried_again(tmp_path: Path) -> None:
+    with running_stack(tmp_path) as stack:
+        assert stack.stop() == 0
+        shutil.rmtree(stack.home / "audit" / "store")
+        again = stack.run("up")
+    assert again.returncode == Exit.UNAVAILABLE
+    message = again.stderr.decode()
+    assert "audit did not start" in message
+    assert "LOG_DAMAGED" in message
+    assert "is missing" in message
+    assert "starting again" not in message
+    assert message.count("audit ended with exit code 4 and is not started again") == 1
+
+
+async def test_a_log_that_is_damaged_while_it_runs_is_not_restarted_for_ever(tmp_path: Path) -> None:
+    with running_stack(tmp_path) as stack:
+        shutil.rmtree(stack.home / "audit" / "head")
+        os.kill(stack.service("audit").pid, signal.SIGKILL)
+        log = tmp_path / "up.log"
+        await until(lambda: "audit ended with exit code 4 and is not started again" in log.read_text(), "it is said")
+        async with stack.client() as stub:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await recognize(stub, LETTER.read_bytes(), ONE_PAGE, timeout=60)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert stack.run("status").returncode == Exit.UNAVAILABLE

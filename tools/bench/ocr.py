@@ -3,7 +3,8 @@
 Keys: `pages_per_s`, `rapidocr_pages_per_s`, `ratio` (of the two, taken in turn); `cer`, `rapidocr_cer`, `cer_<kind>`
 (micro-averages of the shared scorer); `stack_overhead`, `stack_overhead_cpu` (seconds through all services over the same
 pipeline in process plus drawing, minus 1; wall and CPU); `peak_rss_mb_<service>` (with its workers); `first_page_s` (from
-the upload's last byte to the first page, three-page letter); `documents_at_once`, `repeats`, `peer_rapidocr_version`.
+the upload's last byte to the first page, three-page letter); `rss_ratio_300_pages` (peak memory of all services over 300
+one-line pages, to that over 10); `documents_at_once`, `repeats`, `peer_rapidocr_version`.
 
 Medians of `repeats` rounds; in a round, stack, rapidocr and in-process run one after another on the same files.
 """
@@ -30,9 +31,11 @@ from affidavit.ingress.v1 import document_pb2_grpc as ingress_grpc
 from affidavit.libs.rpc import connect
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.bench import peers
+from affidavit.tools.bench.memory import family, forget_peaks, peak_rss_mb, total_peak_kb
 from affidavit.tools.bench.ocr_pages import AccuracyFile, accuracy_files
 from affidavit.tools.cli.demo import EXAMPLE
 from affidavit.tools.client import document
+from affidavit.tools.examples.one_line_pages import one_line_pages
 from affidavit.tools.stack import plan
 from affidavit.tools.stack.stackfile import RunningStack
 from affidavit.tools.stack.supervisor import Supervisor
@@ -79,12 +82,14 @@ async def _run(quick: bool) -> Figures:
                     print(f"round {number + 1} of {repeats}: {rounds[-1]}", file=sys.stderr)
                 for _ in range(5):
                     first_pages.append((await _read_file(stub, EXAMPLE)).first_page_s)
-            memory = {f"peak_rss_mb_{s.name}": _peak_rss_mb(s.pid) for s in stack.services}
+                growth = await _memory_growth(stub, stack, scratch)
+            memory = {f"peak_rss_mb_{s.name}": peak_rss_mb(s.pid) for s in stack.services}
         return {
             **_figures(rounds),
             **_accuracy(scratch, manifest),
             "first_page_s": round(statistics.median(first_pages), 3),
             **memory,
+            "rss_ratio_300_pages": growth,
             "documents_at_once": DOCUMENTS_AT_ONCE,
             "repeats": repeats,
             "peer_rapidocr_version": peers.version("rapidocr"),
@@ -129,6 +134,18 @@ class _Answer:
     text: str
     pages: int
     first_page_s: float
+
+
+async def _memory_growth(stub: ingress_grpc.DocumentServiceStub, stack: RunningStack, scratch: Path) -> float:
+    """Peak memory of all services over 300 one-line pages, to that over 10, both in the steady state."""
+    peaks: list[int] = []
+    for count in (10, 10, 300):  # the first brings the steady state about
+        path = scratch / f"{count}-pages.pdf"
+        path.write_bytes(one_line_pages(count))
+        forget_peaks(stack)
+        await _read_file(stub, path)
+        peaks.append(sum(total_peak_kb(stack).values()))
+    return round(peaks[2] / peaks[1], 4)
 
 
 async def _read_all(stub: ingress_grpc.DocumentServiceStub, files: Sequence[AccuracyFile]) -> list[_Answer]:
@@ -212,28 +229,14 @@ def _manifest(scratch: Path, every: int) -> Path:
     return path
 
 
-def _family(pid: int) -> list[psutil.Process]:
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]
-
-
 def _cpu_s(stack: RunningStack) -> float:
     """CPU seconds of all services and their workers, ended ones included."""
     total = resource.getrusage(resource.RUSAGE_SELF)
     used = total.ru_utime + total.ru_stime  # the client's share belongs to the way through the services
     for service in stack.services:
-        for process in _family(service.pid):
+        for process in family(service.pid):
             times = process.cpu_times()
             used += times.user + times.system
         ended = psutil.Process(service.pid).cpu_times()
         used += ended.children_user + ended.children_system
     return used
-
-
-def _peak_rss_mb(pid: int) -> int:
-    """Peak resident memory of a service and its workers, MB (VmHWM, proc(5)); pages they share count for each."""
-    peaks = 0
-    for process in _family(pid):
-        status = Path(f"/proc/{process.pid}/status").read_text("utf-8")
-        peaks += next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-    return round(peaks / 1024)

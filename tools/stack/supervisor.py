@@ -22,6 +22,8 @@ READY_TIMEOUT_S = 120.0
 DRAIN_TIMEOUT_S = 15.0
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 CRASHES_AT_START = 3  # a service that dies so often before it was ever ready will not come up by trying again
+# Exit codes that trying again cannot mend: bad settings, and (audit) a damaged log, which a person must look at.
+FATAL_EXIT_CODES = frozenset({2, 4})
 
 Report = Callable[[str], None]
 
@@ -46,8 +48,12 @@ class _Child:
         return self.process.pid if self.process else 0
 
     async def run(self, report: Report, changed: Callable[[], None]) -> None:
-        """Run the process for ever, again after each crash, until cancelled; then stop it gracefully."""
+        """Run the process for ever, again after each crash, until cancelled; then stop it gracefully.
+
+        Returns, with `failed` set, when starting it again is of no use.
+        """
         crashes: deque[float] = deque(maxlen=len(BACKOFF_S))
+        ever_ready = False
         try:
             while True:
                 await self._start()
@@ -56,11 +62,12 @@ class _Child:
                 assert self.process
                 code = await self.process.wait()
                 watch.cancel()
-                was_ready = self.ready.is_set()
+                ever_ready = ever_ready or self.ready.is_set()
                 self.ready.clear()
                 crashes.append(time.monotonic())
-                if not was_ready and (code == 2 or len(crashes) >= CRASHES_AT_START):
-                    self.failed = f"exit code {code}"
+                if code in FATAL_EXIT_CODES or (not ever_ready and len(crashes) >= CRASHES_AT_START):
+                    self.failed = _describe(code)
+                    report(f"{self.plan.name} ended with {self.failed} and is not started again (log: {self.log})")
                     return
                 recent = sum(1 for t in crashes if time.monotonic() - t < 60)
                 delay = BACKOFF_S[max(0, recent - 1)]
