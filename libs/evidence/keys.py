@@ -2,6 +2,7 @@
 
 import stat
 from pathlib import Path
+from typing import Protocol
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -10,6 +11,16 @@ from affidavit.libs.evidence.durablefile import create_file
 
 PRIVATE_NAME = "log.key"
 PUBLIC_NAME = "log.pub"
+
+
+class Signer(Protocol):
+    """What signs with Ed25519: a private key in memory, or one that never leaves its token."""
+
+    def public_key(self) -> Ed25519PublicKey: ...
+
+    def sign(self, data: bytes, /) -> bytes:
+        """The 64-byte signature (RFC 8032)."""
+        ...
 
 
 class KeyFileError(Exception):

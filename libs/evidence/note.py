@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from affidavit.libs.evidence.keys import Signer
 from affidavit.libs.evidence.merkle import HASH_BYTES
 
 ED25519 = b"\x01"  # signature type in the key id
@@ -52,9 +53,9 @@ class Verifier:
     def parse(cls, text: str) -> "Verifier":
         """Raises NoteError unless `text` is `name+id+base64` of an Ed25519 key and the id is the key's."""
         parts = text.split("+", 2)
-        if len(parts) != 3 or not _is_name(parts[0]):
+        if len(parts) != 3 or not is_key_name(parts[0]):
             raise NoteError(f"{text!r} is no verifier key")
-        blob = _decode(parts[2])
+        blob = decode_base64(parts[2])
         if blob[:1] != ED25519 or len(blob) != 33:
             raise NoteError(f"{text!r} is no Ed25519 key")
         verifier = cls(parts[0], Ed25519PublicKey.from_public_bytes(blob[1:]))
@@ -75,14 +76,14 @@ class Signature:
         return f"{_DASH}{self.name} {base64.b64encode(self.key_id + self.blob).decode()}\n"
 
 
-def sign_note(text: str, name: str, key: Ed25519PrivateKey) -> bytes:
+def sign_note(text: str, name: str, key: Signer) -> bytes:
     """`text` (which ends in a newline) with one signature under `name`.
 
     Raises:
         NoteError: `text` or `name` has no place in a note.
     """
     _check_text(text)
-    if not _is_name(name):
+    if not is_key_name(name):
         raise NoteError(f"{name!r} is no key name")
     signature = Signature(name, Verifier(name, key.public_key()).key_id, key.sign(text.encode()))
     return f"{text}\n{signature.line()}".encode()
@@ -156,13 +157,13 @@ class TreeHead:
         origin, size, encoded, *extensions = lines
         if not (size.isascii() and size.isdecimal()) or len(size) > 20 or str(int(size)) != size:
             raise NoteError(f"{size!r} is no tree size")
-        root = _decode(encoded)
+        root = decode_base64(encoded)
         if len(root) != HASH_BYTES:
             raise NoteError("a checkpoint's root hash has 32 bytes")
         return cls(origin, int(size), root, tuple(extensions))
 
 
-def sign_checkpoint(head: TreeHead, key: Ed25519PrivateKey) -> bytes:
+def sign_checkpoint(head: TreeHead, key: Signer) -> bytes:
     """The checkpoint of `head` as a note, signed by the log's key under the log's origin."""
     return sign_note(head.text(), head.origin, key)
 
@@ -183,19 +184,20 @@ def _check_text(text: str) -> None:
 
 def _parse_signature(line: str) -> Signature:
     name, space, encoded = line.removeprefix(_DASH).partition(" ")
-    if not line.startswith(_DASH) or not space or not _is_name(name):
+    if not line.startswith(_DASH) or not space or not is_key_name(name):
         raise NoteError(f"{line!r} is no signature line")
-    blob = _decode(encoded)
+    blob = decode_base64(encoded)
     if len(blob) <= _KEY_ID_BYTES:
         raise NoteError(f"{line!r} has no signature")
     return Signature(name, blob[:_KEY_ID_BYTES], blob[_KEY_ID_BYTES:])
 
 
-def _is_name(name: str) -> bool:
+def is_key_name(name: str) -> bool:
+    """Whether a note can carry `name` as the name of a key."""
     return bool(name) and "+" not in name and not any(c.isspace() or ord(c) < 0x20 for c in name)
 
 
-def _decode(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
     """Base64 in its one form: Python alone would let the unused bits of the last letter be anything."""
     try:
         data = base64.b64decode(text, validate=True)

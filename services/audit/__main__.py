@@ -5,14 +5,17 @@ Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk 
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from affidavit.audit.v1 import audit_pb2_grpc
 from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.rpc import ServiceHost
 from affidavit.libs.settings import SettingsError, load
 from affidavit.libs.telemetry import configure_logging, get_logger
 from affidavit.services.audit.appender import Appender
+from affidavit.services.audit.cosigning import Cosigning, WitnessAt
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.publishing import Published, Publisher
@@ -25,7 +28,9 @@ from affidavit.services.audit.watch import HeadWatch
 SWITCH_INTERVAL_S = 0.0005
 
 
-async def serve(settings: AuditSettings, log: EvidenceLog, published: Published) -> None:
+async def serve(
+    settings: AuditSettings, log: EvidenceLog, published: Published, witnesses: Sequence[WitnessAt], side: Path
+) -> None:
     """Serve `log` until SIGTERM or SIGINT, and close it."""
     host = ServiceHost("audit", settings)
     watch = HeadWatch(log, host.draining)
@@ -33,13 +38,25 @@ async def serve(settings: AuditSettings, log: EvidenceLog, published: Published)
     publisher = Publisher(log, published, settings.publish_interval_s)
     servicer = AuditServicer(log, appender, watch, publisher, host.draining)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(servicer, host.server)
-    await host.run(canary=servicer.canary, close=servicer.close)
+    cosigning = Cosigning(log, witnesses, settings.witness_quorum, side)
+    task = asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning") if witnesses else None
+
+    async def close() -> None:
+        if task is not None:  # it reads the log
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await servicer.close()
+
+    await host.run(canary=servicer.canary, close=close)
 
 
 def main() -> int:
     try:
         settings = load(AuditSettings, "audit", sys.argv[1:]).values
-    except SettingsError as error:
+        witnesses = [WitnessAt.parse(text) for text in settings.witnesses.split()]
+        if witnesses and len({witness.key.key.public_bytes_raw() for witness in witnesses}) < settings.witness_quorum:
+            raise NoteError(f"witness_quorum is {settings.witness_quorum}, more than there are witnesses' keys")
+    except (SettingsError, NoteError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     configure_logging("audit", settings.log_level)
@@ -57,7 +74,7 @@ def main() -> int:
         sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
         return 3
     get_logger("audit").info("log_opened", origin=log.head.tree.origin, records=log.head.tree.size)
-    asyncio.run(serve(settings, log, published))
+    asyncio.run(serve(settings, log, published, witnesses, home / "audit" / "side"))
     return 0
 
 

@@ -7,10 +7,9 @@ head signed, and everything acknowledged is under the head.
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import replace_file
+from affidavit.libs.evidence.keys import Signer
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, sign_checkpoint, split_note
 
 NAME = "checkpoint"
@@ -24,7 +23,7 @@ class SignedHead:
     note: bytes
 
     @classmethod
-    def sign(cls, tree: TreeHead, key: Ed25519PrivateKey) -> "SignedHead":
+    def sign(cls, tree: TreeHead, key: Signer) -> "SignedHead":
         return cls(tree, sign_checkpoint(tree, key))
 
 
@@ -49,7 +48,7 @@ class HeadFile:
         """
         replace_file(self.path, head.note)
 
-    def open(self, note: bytes, key: Ed25519PrivateKey) -> SignedHead:
+    def open(self, note: bytes, key: Signer) -> SignedHead:
         """The head that `note` signs with the log's own key.
 
         Raises:

@@ -107,6 +107,22 @@ class EvidenceLog:
         except AffidavitError as error:
             raise self._fail(error) from error
 
+    def forget(self, tenant: str, request_id: str) -> list[int]:
+        """Erase the salts of a request's records, durably and from the files; their indices, in rising order.
+
+        Raises:
+            AffidavitError: RECORD_NOT_FOUND: no such request. Others as `append`: ask again once the log takes writes.
+        """
+        self._refuse_after_failure()
+        indices = self.indices_of(tenant, request_id)
+        if not indices:
+            raise AffidavitError("RECORD_NOT_FOUND", f"no record of request id {request_id!r} of tenant {tenant!r}")
+        try:
+            self._open.store.erase(indices)
+        except AffidavitError as error:
+            raise self._fail(error) from error
+        return indices
+
     def reopen(self) -> None:
         """After a failed write: if the disk takes a write again, open the log anew, by the rule of every start.
 

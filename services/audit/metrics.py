@@ -18,3 +18,10 @@ commit_seconds = Histogram(
     "Time of a group commit: leaves, store, signed head",
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2, 10),
 )
+cosigned_leaves = Gauge(
+    "affidavit_audit_cosigned_leaves", "Records under the newest checkpoint that the quorum cosigned"
+)
+cosigned_time = Gauge("affidavit_audit_cosigned_timestamp_seconds", "When the quorum last cosigned, POSIX; 0 for never")
+witness_failures = Counter(
+    "affidavit_audit_witness_failures_total", "Checkpoints that a witness did not cosign", ["code"]
+)

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
-from affidavit.libs.evidence.keys import PRIVATE_NAME, KeyFileError, create_key, load_key
+from affidavit.libs.evidence.keys import PRIVATE_NAME, KeyFileError, Signer, create_key, load_key
 from affidavit.libs.evidence.merkle import Frontier
 from affidavit.libs.evidence.note import TreeHead
 from affidavit.libs.evidence.record import parse_leaf
@@ -71,7 +69,7 @@ class OpenLog:
 
     store: Store
     head_file: HeadFile
-    key: Ed25519PrivateKey
+    key: Signer
     head: SignedHead
     frontier: Frontier
     newest_time: datetime
@@ -162,7 +160,7 @@ def _damaged(what: str, size: int, head: SignedHead) -> AffidavitError:
     return AffidavitError("LOG_DAMAGED", message)
 
 
-def _key(folder: Path, *, may_be_new: bool) -> Ed25519PrivateKey:
+def _key(folder: Path, *, may_be_new: bool) -> Signer:
     """The log's key; made only for a log that has nothing yet."""
     try:
         return load_key(folder)

@@ -54,6 +54,14 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
                 raise AffidavitError("INVALID_OPTION", "give an index or a key", field="selector")
         return audit_pb2.GetRecordResponse(receipt=receipt(self._log.record(index)))
 
+    async def ForgetRecords(
+        self, request: audit_pb2.ForgetRecordsRequest, context: Context
+    ) -> audit_pb2.ForgetRecordsResponse:
+        for name, part in (("tenant", request.tenant), ("request_id", request.request_id)):
+            check_name(name, part)
+        indices = await self._appender.on_writer(lambda: self._log.forget(request.tenant, request.request_id))
+        return audit_pb2.ForgetRecordsResponse(indices=indices)
+
     async def GetCheckpoint(
         self, request: audit_pb2.GetCheckpointRequest, context: Context
     ) -> audit_pb2.GetCheckpointResponse:

@@ -22,3 +22,8 @@ class AuditSettings(RpcSettings):
     publish_interval_s: float = Field(1.0, gt=0, le=3600, description="seconds between two publications, at least")
     max_batch: int = Field(1024, ge=1, le=4096, description="records that one disk sync makes durable, at most")
     queue_bound: int = Field(4096, ge=1, le=65_536, description="records waiting for the disk; beyond it streams wait")
+    witnesses: str = Field(
+        "", description="witnesses, separated by spaces, each name+id+base64=http://host:port; empty for none"
+    )
+    witness_quorum: int = Field(1, ge=1, le=16, description="so many of the witnesses make a checkpoint cosigned")
+    witness_interval_s: float = Field(60.0, ge=0.1, le=86_400, description="seconds between two submissions")

@@ -20,8 +20,10 @@ from typing import NamedTuple, cast
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
     ColumnFamily,
+    CompactOptions,
     DBRecoveryMode,
     Options,
     Rdict,
@@ -195,6 +197,27 @@ class Store:
         batch = WriteBatch(raw_mode=True)
         batch.put(b"canary", _index(count))
         self._commit(batch)
+
+    def erase(self, indices: list[int]) -> None:
+        """Erase salts and content digests of records, also from the files: flushed, so that the write-ahead log that
+        had them goes, and compacted, so that no table keeps them under a deletion mark.
+
+        Raises:
+            AffidavitError: as `commit` does; some may be gone and some not.
+        """
+        batch = WriteBatch(raw_mode=True)
+        for index in indices:
+            batch.delete(_index(index), self._handles["side"])
+        self._commit(batch)
+        try:
+            self._db.flush()  # atomic over all families: no write-ahead log is needed for what it covers
+            side = self._families["side"]
+            options = CompactOptions()
+            # A table at the bottom is skipped by default when there is nothing above it to merge.
+            options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+            side.compact_range(None, None, options)
+        except Exception as error:
+            raise _failure(error, f"the log's store in {self._path} could not be compacted") from error
 
     def close(self) -> None:
         """Close all of it; a second time is nothing.
