@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from affidavit.tools.cli import bench, config, demo, ocr, stack, verify
+from affidavit.tools.cli import audit, bench, config, demo, ocr, stack, verify
 from affidavit.tools.cli.exits import Exit, fail
 from affidavit.tools.stack.stackfile import StackHeld
 from affidavit.tools.stack.supervisor import StartFailed
@@ -26,6 +26,7 @@ app.command("down")(stack.down)
 app.command("status")(stack.status)
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
+app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 
 
