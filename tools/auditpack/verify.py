@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# fmt: off
+# pyright: basic
 """Verify an audit pack offline: python3 -I verify.py [audit.zip or its unpacked folder] [options]
 
 Needs Python 3.11 and the openssl command (3.0 or newer), nothing else and no network. Written from RFC 6962 and RFC 9162
@@ -20,33 +22,28 @@ from pathlib import Path
 REQUIRED = {
     "README.txt", "checkpoint", "input_hash.txt", "log.pub", "model.manifest", "model.pub", "model.sig", "output_hash.txt",
     "proof.json", "record.json", "record.tlog-proof", "result.json", "salt.bin", "verify.py",
-}  # fmt: skip
+}
 OPTIONAL = {"hardware.json", "timestamp.cert"}
 README_SHA256 = "1804c44081b24fe0051c8c0faa1470ac3d2bd8a4944ee2c25f8e57a17e7c96ed"
 FOLDERS = re.compile(r"children/(0|[1-9][0-9]*)\.json|models/[\w.-]+/[\w.-]+/model\.(yaml|manifest)")
 ED25519_DER = bytes.fromhex("302a300506032b6570032100")  # SubjectPublicKeyInfo of Ed25519 (RFC 8410), before the key
 
-
 class Failed(Exception):
     """A check does not hold."""
-
 
 def need(condition, message):
     if not condition:
         raise Failed(message)
 
-
 def leaf_hash(leaf):
     return hashlib.sha256(b"\0" + leaf).digest()
-
 
 def node_hash(left, right):
     return hashlib.sha256(b"\1" + left + right).digest()
 
-
 def check_inclusion(index, size, leaf, path, root):
     """RFC 9162 2.1.3.2: the path leads from the leaf hash at `index` to the root of a tree of `size` leaves."""
-    need(0 <= index < size, "inclusion: the index is outside the tree")
+    need(0 <= index < size and len(leaf) == len(root) == 32, "inclusion: outside the tree, or no hash of 32 bytes")
     fn, sn, r = index, size - 1, leaf
     for p in path:
         need(len(p) == 32, "inclusion: a hash has 32 bytes")
@@ -61,7 +58,6 @@ def check_inclusion(index, size, leaf, path, root):
     need(sn == 0, "inclusion: the path is too short")
     need(r == root, "inclusion: the path leads to another root")
 
-
 def raw_key(pem, name):
     """The 32 bytes of an Ed25519 public key in the one PEM form that openssl writes."""
     try:
@@ -72,7 +68,6 @@ def raw_key(pem, name):
     need(again == pem and len(der) == 44 and der.startswith(ED25519_DER), f"{name}: no Ed25519 public key in PEM")
     return der[12:]
 
-
 def check_signature(pem, data, signature, what):
     with tempfile.TemporaryDirectory() as folder:
         names = [str(Path(folder, n)) for n in ("key", "data", "sig")]
@@ -81,7 +76,6 @@ def check_signature(pem, data, signature, what):
         command = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", names[0], "-in", names[1]]
         done = subprocess.run([*command, "-sigfile", names[2]], capture_output=True)
     need(done.returncode == 0, f"{what}: openssl says the signature is wrong")
-
 
 def open_checkpoint(note, pem):
     """Origin, size and root of a checkpoint that the log's key signed; and how many other signatures it carries."""
@@ -104,7 +98,6 @@ def open_checkpoint(note, pem):
     need(signed == 1, "checkpoint: not signed by the log's key")
     return origin, int(size), base64.b64decode(root, validate=True), len(lines) - signed
 
-
 def read_pack(path):
     if path.is_dir():
         files = [p for p in sorted(path.rglob("*")) if p.is_file()]
@@ -114,7 +107,6 @@ def read_pack(path):
         need(len(names) == len(set(names)), "pack: a name is there twice")
         return {name: archive.read(name) for name in names}
 
-
 def check_form(pack):
     missing = REQUIRED - pack.keys()
     need(not missing, f"pack: {', '.join(sorted(missing))} missing")
@@ -122,7 +114,6 @@ def check_form(pack):
     need(not other, f"pack: {', '.join(other)} does not belong here")
     need(hashlib.sha256(pack["README.txt"]).hexdigest() == README_SHA256, "README.txt: not the one of this verify.py")
     need(pack["verify.py"] == Path(__file__).read_bytes(), "verify.py: not the program that is running")
-
 
 def check_proofs(pack, log_key):
     """Every leaf of the pack is in the log, at its index, as of one signed checkpoint."""
@@ -149,7 +140,6 @@ def check_proofs(pack, log_key):
     need(pack["record.tlog-proof"] == text + pack["checkpoint"], "record.tlog-proof: not what proof.json says")
     return records, origin, size, others
 
-
 def check_children(records):
     """A closing record names the records that it closes over: all are here, and no other."""
     waiting, found = [records["record.json"]], set()
@@ -162,7 +152,6 @@ def check_children(records):
                 found.add(name)
                 waiting.append(records[name])
     need(found == {n for n in records if n.startswith("children/")}, "children: one is not named by the record")
-
 
 def check_models(pack, records, model_key):
     """The signed manifest names the models' manifests; the records' model hashes are among them."""
@@ -183,7 +172,6 @@ def check_models(pack, records, model_key):
     need(used <= set(listed.values()), "model.manifest: a model that answered is not in it")
     return len(used)
 
-
 def check_commitments(pack, record, input_path):
     salt = pack["salt.bin"]
     need(len(salt) == 32, "salt.bin: has not 32 bytes")
@@ -195,13 +183,11 @@ def check_commitments(pack, record, input_path):
         digest = hashlib.sha256(salt + input_path.read_bytes()).hexdigest()
         need(digest == record["input_commitment"], f"{input_path}: not the input that was read")
 
-
 def devices(records):
     """Where the steps ran: GPU UUIDs, and the CPU's name from the environment record for "cpu"."""
     cpu = records.get("hardware.json", {}).get("body", {}).get("cpu")
     used = {step["device_id"] for name, r in records.items() if name != "hardware.json" for step in r["steps"]}
     return {cpu or "unknown cpu" if device == "cpu" else device for device in used - {None}}
-
 
 def check_timestamp(pack, ca):
     if "timestamp.cert" not in pack:
@@ -217,7 +203,6 @@ def check_timestamp(pack, ca):
             "timestamp.cert: openssl refuses it",
         )
     return "over this checkpoint, checked"
-
 
 def verify(arguments):
     pack = read_pack(arguments.pack)
@@ -248,7 +233,6 @@ def verify(arguments):
     print(f"  input: {'is what was read' if arguments.input else 'not checked (--input FILE)'}")
     print(f"  devices: {', '.join(sorted(used)) or 'none named'}")
 
-
 def main():
     parser = argparse.ArgumentParser(description="Verify an audit pack offline.")
     parser.add_argument("pack", type=Path, nargs="?", default=Path(__file__).parent, help="zip or unpacked folder")
@@ -260,7 +244,6 @@ def main():
         sys.exit(f"NOT verified: {failure}")
     except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError, zipfile.BadZipFile) as error:
         sys.exit(f"NOT verified: malformed: {type(error).__name__}: {error}")
-
 
 if __name__ == "__main__":
     main()

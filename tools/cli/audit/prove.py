@@ -5,9 +5,10 @@ from pathlib import Path
 import typer
 from google.protobuf import json_format
 
-from affidavit.audit.v1 import audit_pb2
+from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.libs.evidence.receipt import VerificationError, verify_receipt, write_receipt
 from affidavit.libs.evidence.tlogproof import proof_text
+from affidavit.libs.runtime import DataFolder
 from affidavit.tools.cli.audit.access import with_log
 from affidavit.tools.cli.exits import Exit, fail
 from affidavit.tools.cli.inputs import write_atomically
@@ -40,5 +41,7 @@ def prove(
         print(json_format.MessageToJson(receipt, indent=2))
 
 
-async def _get(log, index, data):  # type: ignore[no-untyped-def]
+async def _get(
+    log: audit_pb2_grpc.AuditServiceStub, index: int, data: DataFolder
+) -> tuple[audit_pb2.GetRecordResponse, DataFolder]:
     return await log.GetRecord(audit_pb2.GetRecordRequest(index=index)), data
