@@ -70,7 +70,7 @@ def raw_key(pem, name):
 
 def check_signature(pem, data, signature, what):
     with tempfile.TemporaryDirectory() as folder:
-        names = [str(Path(folder, n)) for n in ("key", "data", "sig")]
+        names = [f"{folder}/{n}" for n in ("key", "data", "sig")]
         for name, content in zip(names, (pem, data, signature), strict=True):
             Path(name).write_bytes(content)
         command = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", names[0], "-in", names[1]]
@@ -84,12 +84,12 @@ def open_checkpoint(note, pem):
     need(gap and lines.pop() == "" and lines, "checkpoint: no signed note")
     origin, size, root = text.decode().split("\n")[:3]
     need(re.fullmatch("0|[1-9][0-9]*", size, re.A), "checkpoint: the size is no number")
-    key = raw_key(pem, "log.pub")
-    key_id = hashlib.sha256(origin.encode() + b"\n\x01" + key).digest()[:4]
+    key_id = hashlib.sha256(origin.encode() + b"\n\x01" + raw_key(pem, "log.pub")).digest()[:4]
     signed = 0
     for line in lines:
         found = re.fullmatch(r"— (\S+) ([A-Za-z0-9+/]+=*)", line)
-        need(found, "checkpoint: a line is no signature")
+        if not found:
+            raise Failed("checkpoint: a line is no signature")
         blob = base64.b64decode(found[2])
         need(base64.b64encode(blob).decode() == found[2], "checkpoint: a signature is not in its one base64 form")
         if found[1] == origin and blob[:4] == key_id:
