@@ -17,6 +17,7 @@ from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.servicer import AuditServicer
 from affidavit.services.audit.settings import AuditSettings
+from affidavit.services.audit.watch import HeadWatch
 
 # The writer thread gives the interpreter lock away at each sync and needs it back; Python's default of 5 ms would make
 # it wait longer for the event loop than for the disk.
@@ -26,7 +27,9 @@ SWITCH_INTERVAL_S = 0.0005
 async def serve(settings: AuditSettings, log: EvidenceLog) -> None:
     """Serve `log` until SIGTERM or SIGINT, and close it."""
     host = ServiceHost("audit", settings)
-    servicer = AuditServicer(log, Appender(log, settings.max_batch, settings.queue_bound), host.draining)
+    watch = HeadWatch(log, host.draining)
+    appender = Appender(log, settings.max_batch, settings.queue_bound, watch.moved)
+    servicer = AuditServicer(log, appender, watch, host.draining)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(servicer, host.server)
     await host.run(canary=servicer.canary, close=servicer.close)
 

@@ -41,8 +41,10 @@ class _Waiting(NamedTuple):
 class Appender:
     """Owner of the writer thread."""
 
-    def __init__(self, log: EvidenceLog, max_batch: int, queue_bound: int) -> None:
+    def __init__(self, log: EvidenceLog, max_batch: int, queue_bound: int, moved: Callable[[], None]) -> None:
+        """`moved` is called after each group commit."""
         self._log = log
+        self._moved = moved
         self._max_batch = max_batch
         self._queue: asyncio.Queue[_Waiting | None] = asyncio.Queue(queue_bound)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
@@ -85,6 +87,7 @@ class Appender:
             metrics.queued.set(self._queue.qsize())
             if group:
                 _deliver(group, await self._commit(group))
+                self._moved()
 
     @staticmethod
     def _take(waiting: _Waiting | None, group: list[_Waiting]) -> bool:

@@ -49,8 +49,8 @@ class Proven:
 class EvidenceLog:
     """The one log of this process.
 
-    `append`, `touch`, `reopen` and `close` belong to one thread. `head`, `record`, `find` and `prove` are for any
-    thread: what they read was committed and never changes.
+    `append`, `touch`, `reopen` and `close` belong to one thread. All that only reads is for any thread: what it reads
+    was committed and never changes.
     """
 
     def __init__(self, folders: LogFolders) -> None:
@@ -170,6 +170,37 @@ class EvidenceLog:
             message = f"tree_size must be {index + 1} to {newest} for record {index}"
             raise AffidavitError("INVALID_OPTION", message, field="tree_size")
         return merkle.prove_inclusion(index, size, self._open.store.node)
+
+    def prove_consistency(self, first: int, second: int) -> list[bytes]:
+        """That the first `second` records continue the first `first` (RFC 9162 2.1.4.1).
+
+        Raises:
+            AffidavitError: INVALID_OPTION: there are no such trees. LOG_DAMAGED: the store lacks a hash.
+        """
+        newest = self._head.tree.size
+        if not 0 < first <= newest:
+            message = f"first_size must be 1 to {newest}, not {first}"
+            raise AffidavitError("INVALID_OPTION", message, field="first_size")
+        if not first <= second <= newest:
+            message = f"second_size must be {first} to {newest}, not {second}"
+            raise AffidavitError("INVALID_OPTION", message, field="second_size")
+        return merkle.prove_consistency(first, second, self._open.store.node)
+
+    def leaf(self, index: int) -> bytes:
+        """The bytes of a record under the head, not proved.
+
+        Raises:
+            AffidavitError: LOG_DAMAGED: it is missing.
+        """
+        leaf = self._open.store.leaf(index)
+        if leaf is None:
+            raise AffidavitError("LOG_DAMAGED", f"record {index} is missing from the store; restore it from a backup")
+        return leaf
+
+    def indices_of(self, tenant: str, request_id: str) -> list[int]:
+        """Indices of one request's records under the head, in rising order."""
+        size = self._head.tree.size
+        return [index for index in self._open.store.find_request(tenant, request_id) if index < size]
 
     def close(self) -> None:
         try:

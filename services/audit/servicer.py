@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -13,7 +14,9 @@ from affidavit.libs.evidence.draft import check_name
 from affidavit.services.audit.append_stream import AppendStream, receipt
 from affidavit.services.audit.appender import Appender
 from affidavit.services.audit.log import EvidenceLog
+from affidavit.services.audit.reading import list_records
 from affidavit.services.audit.store import record_key
+from affidavit.services.audit.watch import HeadWatch
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -21,9 +24,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
     """Answers calls from the log; appends go through the appender."""
 
-    def __init__(self, log: EvidenceLog, appender: Appender, draining: asyncio.Event) -> None:
+    def __init__(self, log: EvidenceLog, appender: Appender, watch: HeadWatch, draining: asyncio.Event) -> None:
         self._log = log
         self._appender = appender
+        self._watch = watch
         self._draining = draining
         self._canaries = 0
 
@@ -64,12 +68,35 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         checkpoint = None if request.tree_size else evidence_pb2.Checkpoint(note=head.note)
         return audit_pb2.GetInclusionProofResponse(inclusion_proof=proof, checkpoint=checkpoint)
 
+    async def GetConsistencyProof(
+        self, request: audit_pb2.GetConsistencyProofRequest, context: Context
+    ) -> audit_pb2.GetConsistencyProofResponse:
+        head = self._log.head
+        size = request.second_size or head.tree.size
+        path = self._log.prove_consistency(request.first_size, size)
+        checkpoint = None if request.second_size else evidence_pb2.Checkpoint(note=head.note)
+        return audit_pb2.GetConsistencyProofResponse(hashes=path, second_size=size, checkpoint=checkpoint)
+
+    async def ListRecords(
+        self, request: audit_pb2.ListRecordsRequest, context: Context
+    ) -> AsyncIterator[audit_pb2.ListRecordsResponse]:
+        async for response in list_records(self._log, request):
+            yield response
+
+    async def WatchCheckpoints(
+        self, request: audit_pb2.WatchCheckpointsRequest, context: Context
+    ) -> AsyncIterator[audit_pb2.WatchCheckpointsResponse]:
+        async with aclosing(self._watch.heads()) as heads:  # a reader that left is forgotten at once
+            async for head in heads:
+                yield audit_pb2.WatchCheckpointsResponse(checkpoint=evidence_pb2.Checkpoint(note=head.note))
+
     async def canary(self) -> None:
         """The head verifies, the newest record is whole, the disk takes a synced write; a log that had stopped
         appending is opened anew first."""
         self._canaries += 1
         if self._log.failure:
             await self._appender.on_writer(self._log.reopen)
+            self._watch.moved()
         await self._appender.on_writer(lambda: self._log.touch(self._canaries))
 
     async def close(self) -> None:

@@ -144,6 +144,19 @@ class Store:
         value = self._get(self._families["key"], key)
         return None if value is None else int.from_bytes(value, "big")
 
+    def find_request(self, tenant: str, request_id: str) -> list[int]:
+        """Indices of all records of one request, in rising order."""
+        prefix = record_key(tenant, request_id, "")
+        found: list[int] = []
+        try:
+            for key, value in self._families["key"].items(from_key=prefix):
+                if not cast("bytes", key).startswith(prefix):
+                    break
+                found.append(int.from_bytes(cast("bytes", value), "big"))
+        except Exception as error:
+            raise _failure(error, f"the log's store in {self._path} cannot be read") from error
+        return sorted(found)
+
     def side(self, index: int) -> Side | None:
         """Salt and content digest; None once they were erased."""
         value = self._get(self._families["side"], _index(index))

@@ -20,7 +20,7 @@ DEADLINE_S = 30
 @pytest.fixture
 async def appender(tmp_path) -> AsyncIterator[Appender]:
     log = EvidenceLog(LogFolders.below(tmp_path / "home"))
-    appender = Appender(log, max_batch=8, queue_bound=16)
+    appender = Appender(log, max_batch=8, queue_bound=16, moved=lambda: None)
     yield appender
     await appender.close()
     log.close()
