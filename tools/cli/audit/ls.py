@@ -55,7 +55,10 @@ def ls(
         for leaf in leaves:
             write_line(leaf)
     elif leaves:
-        Console(highlight=False).print(records_table(leaves))
+        console = Console(highlight=False)
+        # Narrower, rich would drop the index to make room for request ids; a terminal wraps what it cannot hold.
+        console.width = max(console.width, 150)
+        console.print(records_table(leaves))
         if limit and len(leaves) == limit:
             Console(stderr=True, highlight=False).print(f"the newest {limit}; --limit 0 for all")
     else:
