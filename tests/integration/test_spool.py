@@ -71,7 +71,7 @@ async def test_answers_go_on_without_the_log_and_their_records_follow(tmp_path: 
         answer = await answered_without_the_log(stack, "during")
         receipts = [answer.completed.receipt, *(page.receipt for page in answer.pages)]
         assert all(r.HasField("spooled") and not r.leaf and not r.checkpoint.note for r in receipts)
-        with pytest.raises(VerificationError, match="^spooled: "):
+        with pytest.raises(VerificationError, match="spooled: the log was down"):
             verify_receipt(answer.completed.receipt, load_public_key(stack.log_key), result=answer.result)
         assert answer.result == before.result
         await until(spooled(stack), "records wait in the spool")

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from affidavit.tools.cli import audit, bench, config, demo, ocr, stack, verify
+from affidavit.tools.cli import audit, bench, config, demo, ocr, stack, usage, verify
 from affidavit.tools.cli.exits import Exit, fail
 from affidavit.tools.stack.stackfile import StackHeld
 from affidavit.tools.stack.supervisor import StartFailed
@@ -25,6 +25,7 @@ app.command("up")(stack.up)
 app.command("down")(stack.down)
 app.command("status")(stack.status)
 app.command("demo")(demo.demo)
+app.command("usage")(usage.usage)
 app.command("bench")(bench.bench)
 app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")

@@ -53,9 +53,13 @@ def on_ports(base: int, data: DataFolder, replicas: Mapping[str, int] | None = N
     return _plan(address, data, replicas or {})
 
 
-def on_sockets(folder: Path, data: DataFolder) -> StackPlan:
-    """A private stack on unix sockets in `folder`, without metrics pages."""
-    return _plan(lambda service, copy: (f"unix:{folder / service}.sock", ""), data, {})
+def on_sockets(folder: Path, data: DataFolder, only: tuple[str, ...] = ()) -> StackPlan:
+    """A private stack on unix sockets in `folder`, without metrics pages; of the services `only`, where given."""
+    whole = _plan(lambda service, copy: (f"unix:{folder / service}.sock", ""), data, {})
+    if not only:
+        return whole
+    stages = (tuple(s for s in stage if s.service in only) for stage in whole.stages)
+    return StackPlan(tuple(stage for stage in stages if stage))
 
 
 def _plan(address, data: DataFolder, replicas: Mapping[str, int]) -> StackPlan:  # type: ignore[no-untyped-def]

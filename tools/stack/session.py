@@ -4,8 +4,8 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,19 +57,49 @@ async def session(report: Report) -> AsyncGenerator[Session]:
 
 
 @asynccontextmanager
+async def audit_session(report: Report) -> AsyncGenerator[tuple[str, DataFolder]]:
+    """Address of the evidence log and its data folder: `$AFFIDAVIT_AUDIT_ADDRESS`, else the stack that runs here, else the
+    audit service alone, for the command's life.
+
+    Raises:
+        StackHeld: the data folder is in use by a stack that cannot be joined.
+        StartFailed: the service did not come up.
+    """
+    data = DataFolder.default()
+    if address := os.environ.get("AFFIDAVIT_AUDIT_ADDRESS"):
+        yield address, data
+    elif stack := stackfile.read():
+        async with _joined(stack, data):
+            yield stack.address_of("audit"), data
+    else:
+        with stackfile.hold(data.root), _socket_folder("audit") as sockets:
+            plan_ = plan.on_sockets(sockets, data, only=("audit",))
+            logs = runtime_folder() / "logs"
+            # Not announced in stack.json: a command that joined it would find no ingress.
+            async with Supervisor(plan_, data, logs, report=report, private=True, announced=False) as own:
+                yield own.address_of("audit"), data
+
+
+@contextmanager
+def _socket_folder(name: str) -> Generator[Path]:
+    folder = runtime_folder() / f"{name}-{os.getpid()}"
+    if len(bytes(folder)) > MAX_SOCKET_FOLDER:
+        folder = Path(tempfile.mkdtemp(prefix="affidavit-"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
 async def private_stack(data: DataFolder, report: Report) -> AsyncGenerator[Session]:
     """A stack on unix sockets that ends with the context, once its other users have left."""
-    sockets = runtime_folder() / f"sockets-{os.getpid()}"
-    if len(bytes(sockets)) > MAX_SOCKET_FOLDER:
-        sockets = Path(tempfile.mkdtemp(prefix="affidavit-"))
-    sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
     logs = runtime_folder() / "logs"
-    try:
+    with _socket_folder("sockets") as sockets:
         async with Supervisor(plan.on_sockets(sockets, data), data, logs, report=report, private=True) as stack:
             yield Session(stack.address, data, stack)
             await asyncio.to_thread(stackfile.wait_for_users, stack)
-    finally:
-        shutil.rmtree(sockets, ignore_errors=True)
 
 
 @asynccontextmanager

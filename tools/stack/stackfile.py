@@ -39,6 +39,10 @@ class RunningStack:
         """Where clients connect."""
         return next(s.address for s in self.services if s.service == "ingress")
 
+    def address_of(self, service: str) -> str:
+        """Where a service of this stack listens."""
+        return next(s.address for s in self.services if s.service == service)
+
     def alive(self) -> bool:
         return process_start(self.supervisor_pid) == self.supervisor_started
 

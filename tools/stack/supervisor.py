@@ -114,11 +114,14 @@ class Supervisor:
         ...                                                           # stack.address
     """
 
-    def __init__(self, plan: StackPlan, data: DataFolder, logs: Path, *, report: Report, private: bool) -> None:
+    def __init__(
+        self, plan: StackPlan, data: DataFolder, logs: Path, *, report: Report, private: bool, announced: bool = True
+    ) -> None:
         self._plan = plan
         self._data = data
         self._report = report
         self._private = private
+        self._announced = announced  # others may join it: it is whole
         self._up = False
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._children = {p.name: _Child(p, logs / f"{p.name}.log") for p in plan.services}
@@ -162,14 +165,15 @@ class Supervisor:
             raise StartFailed(f"{name} did not start: {why}\n{_tail(child.log)}\nwhole log: {child.log}")
 
     def _changed(self) -> None:
-        if self._up:
+        if self._up and self._announced:
             stackfile.write(self.stack)
 
     async def _stop(self) -> None:
         """Drain in the reverse order of the start: the edge first, the log last."""
         if self._up:
             self._up = False
-            stackfile.remove()
+            if self._announced:
+                stackfile.remove()
         for stage in reversed(self._plan.stages):
             tasks = [self._tasks[s.name] for s in stage if s.name in self._tasks]
             for task in tasks:

@@ -1,10 +1,15 @@
-"""`affidavit audit …`: read, check and guard the evidence log."""
+"""`affidavit audit`: read the evidence log, prove what is in it, guard it, pack it for an auditor. One file a command."""
 
 import typer
 
-from affidavit.tools.cli.audit import forget, monitor, witness
+from affidavit.tools.cli.audit import forget, ls, monitor, pack, prove, show, tail, witness
 
-app = typer.Typer(help="Read, check and guard the evidence log.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_is_help=True, rich_markup_mode=None)
+app.command("ls")(ls.ls)
+app.command("show")(show.show)
+app.command("prove")(prove.prove)
+app.command("tail")(tail.tail)
+app.command("pack")(pack.pack)
+app.command("forget")(forget.forget)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
-app.command("forget")(forget.forget)

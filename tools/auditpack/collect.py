@@ -1,0 +1,55 @@
+"""From the log: a record, the records that it refers to, and every proof against one checkpoint."""
+
+from dataclasses import dataclass, field
+
+from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
+from affidavit.evidence.v1 import evidence_pb2
+from affidavit.libs.evidence.record import Leaf, parse_leaf
+
+
+@dataclass(frozen=True)
+class ProvedLeaf:
+    """A leaf's bytes and its audit path to the pack's checkpoint."""
+
+    data: bytes
+    path: tuple[bytes, ...]
+
+    @property
+    def leaf(self) -> Leaf:
+        return parse_leaf(self.data)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The receipt of the packed record, its environment, and (for a closing record) the records that it closes over."""
+
+    receipt: evidence_pb2.Receipt
+    environment: ProvedLeaf | None
+    children: tuple[ProvedLeaf, ...] = field(default=())
+
+
+async def collect(log: audit_pb2_grpc.AuditServiceStub, index: int) -> Collected:
+    """Raises grpc.aio.AioRpcError: what the log says."""
+    receipt = (await log.GetRecord(audit_pb2.GetRecordRequest(index=index))).receipt
+    return await complete(log, receipt)
+
+
+async def complete(log: audit_pb2_grpc.AuditServiceStub, receipt: evidence_pb2.Receipt) -> Collected:
+    """What a receipt refers to, as of the receipt's own checkpoint: the same receipt gives the same pack for ever."""
+    size = receipt.inclusion_proof.tree_size
+
+    async def proved(place: int) -> ProvedLeaf:
+        leaf = (await log.GetRecord(audit_pb2.GetRecordRequest(index=place))).receipt.leaf
+        asked = audit_pb2.GetInclusionProofRequest(leaf_index=place, tree_size=size)
+        return ProvedLeaf(leaf, tuple((await log.GetInclusionProof(asked)).inclusion_proof.hashes))
+
+    leaf = parse_leaf(receipt.leaf)
+    environment = None if leaf.environment_index is None else await proved(leaf.environment_index)
+    children: list[ProvedLeaf] = []
+    # A long document has a level of records between its closing record and its pages.
+    waiting = [place for places in leaf.children for place in places]
+    while waiting:
+        child = await proved(waiting.pop(0))
+        children.append(child)
+        waiting += [place for places in child.leaf.children for place in places]
+    return Collected(receipt, environment, tuple(sorted(children, key=lambda c: c.leaf.index)))

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# fmt: off
+# pyright: basic
+"""Verify an audit pack offline: python3 -I verify.py [audit.zip or its unpacked folder] [options]
+
+Needs Python 3.11 and the openssl command (3.0 or newer), nothing else and no network. Written from RFC 6962 and RFC 9162
+(Merkle tree), C2SP signed-note, tlog-checkpoint and tlog-proof, RFC 8032 (Ed25519, by openssl), RFC 3161 (timestamps, by
+openssl). Exit code 0: every check that could be made holds. 1: one failed; it is named.
+"""
+
+import argparse
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+REQUIRED = {
+    "README.txt", "checkpoint", "input_hash.txt", "log.pub", "model.manifest", "model.pub", "model.sig", "output_hash.txt",
+    "proof.json", "record.json", "record.tlog-proof", "result.json", "salt.bin", "verify.py",
+}
+OPTIONAL = {"hardware.json", "timestamp.cert"}
+README_SHA256 = "1804c44081b24fe0051c8c0faa1470ac3d2bd8a4944ee2c25f8e57a17e7c96ed"
+FOLDERS = re.compile(r"children/(0|[1-9][0-9]*)\.json|models/[\w.-]+/[\w.-]+/model\.(yaml|manifest)")
+ED25519_DER = bytes.fromhex("302a300506032b6570032100")  # SubjectPublicKeyInfo of Ed25519 (RFC 8410), before the key
+
+class Failed(Exception):
+    """A check does not hold."""
+
+def need(condition, message):
+    if not condition:
+        raise Failed(message)
+
+def leaf_hash(leaf):
+    return hashlib.sha256(b"\0" + leaf).digest()
+
+def node_hash(left, right):
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+def check_inclusion(index, size, leaf, path, root):
+    """RFC 9162 2.1.3.2: the path leads from the leaf hash at `index` to the root of a tree of `size` leaves."""
+    need(0 <= index < size and len(leaf) == len(root) == 32, "inclusion: outside the tree, or no hash of 32 bytes")
+    fn, sn, r = index, size - 1, leaf
+    for p in path:
+        need(len(p) == 32, "inclusion: a hash has 32 bytes")
+        need(sn > 0, "inclusion: the path is too long")
+        if fn & 1 or fn == sn:
+            r = node_hash(p, r)
+            while not fn & 1 and fn:
+                fn, sn = fn >> 1, sn >> 1
+        else:
+            r = node_hash(r, p)
+        fn, sn = fn >> 1, sn >> 1
+    need(sn == 0, "inclusion: the path is too short")
+    need(r == root, "inclusion: the path leads to another root")
+
+def raw_key(pem, name):
+    """The 32 bytes of an Ed25519 public key in the one PEM form that openssl writes."""
+    try:
+        der = base64.b64decode(b"".join(pem.split(b"\n")[1:-2]), validate=True)
+    except ValueError:
+        der = b""
+    again = b"-----BEGIN PUBLIC KEY-----\n" + base64.b64encode(der) + b"\n-----END PUBLIC KEY-----\n"
+    need(again == pem and len(der) == 44 and der.startswith(ED25519_DER), f"{name}: no Ed25519 public key in PEM")
+    return der[12:]
+
+def check_signature(pem, data, signature, what):
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"{folder}/{n}" for n in ("key", "data", "sig")]
+        for name, content in zip(names, (pem, data, signature), strict=True):
+            Path(name).write_bytes(content)
+        command = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", names[0], "-in", names[1]]
+        done = subprocess.run([*command, "-sigfile", names[2]], capture_output=True)
+    need(done.returncode == 0, f"{what}: openssl says the signature is wrong")
+
+def open_checkpoint(note, pem):
+    """Origin, size and root of a checkpoint that the log's key signed; and how many other signatures it carries."""
+    text, gap, rest = note.partition(b"\n\n")
+    text, lines = text + b"\n", rest.decode().split("\n")
+    need(gap and lines.pop() == "" and lines, "checkpoint: no signed note")
+    origin, size, root = text.decode().split("\n")[:3]
+    need(re.fullmatch("0|[1-9][0-9]*", size, re.A), "checkpoint: the size is no number")
+    key_id = hashlib.sha256(origin.encode() + b"\n\x01" + raw_key(pem, "log.pub")).digest()[:4]
+    signed = 0
+    for line in lines:
+        found = re.fullmatch(r"— (\S+) ([A-Za-z0-9+/]+=*)", line)
+        if not found:
+            raise Failed("checkpoint: a line is no signature")
+        blob = base64.b64decode(found[2])
+        need(base64.b64encode(blob).decode() == found[2], "checkpoint: a signature is not in its one base64 form")
+        if found[1] == origin and blob[:4] == key_id:
+            check_signature(pem, text, blob[4:], "checkpoint")
+            signed += 1
+    need(signed == 1, "checkpoint: not signed by the log's key")
+    return origin, int(size), base64.b64decode(root, validate=True), len(lines) - signed
+
+def read_pack(path):
+    if path.is_dir():
+        files = [p for p in sorted(path.rglob("*")) if p.is_file()]
+        return {p.relative_to(path).as_posix(): p.read_bytes() for p in files}
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        need(len(names) == len(set(names)), "pack: a name is there twice")
+        return {name: archive.read(name) for name in names}
+
+def check_form(pack):
+    missing = REQUIRED - pack.keys()
+    need(not missing, f"pack: {', '.join(sorted(missing))} missing")
+    other = [n for n in pack if n not in REQUIRED | OPTIONAL and not FOLDERS.fullmatch(n)]
+    need(not other, f"pack: {', '.join(other)} does not belong here")
+    need(hashlib.sha256(pack["README.txt"]).hexdigest() == README_SHA256, "README.txt: not the one of this verify.py")
+    need(pack["verify.py"] == Path(__file__).read_bytes(), "verify.py: not the program that is running")
+
+def check_proofs(pack, log_key):
+    """Every leaf of the pack is in the log, at its index, as of one signed checkpoint."""
+    proof = json.loads(pack["proof.json"])
+    same = (json.dumps(proof, indent=1, sort_keys=True) + "\n").encode() == pack["proof.json"]
+    need(same and proof.keys() == {"proofs", "tree_size", "v"} and proof["v"] == 1, "proof.json: not in its one form")
+    origin, size, root, others = open_checkpoint(pack["checkpoint"], log_key)
+    need(proof["tree_size"] == size, "proof.json: of another tree than the checkpoint's")
+    leaves = {n for n in pack if n in ("record.json", "hardware.json") or n.startswith("children/")}
+    need(proof["proofs"].keys() == leaves, "proof.json: does not prove just the leaves that are here")
+    records = {}
+    for name in sorted(leaves):
+        entry, record = proof["proofs"][name], json.loads(pack[name])
+        need(record["v"] == 1 and record["index"] == str(entry["index"]), f"{name}: says another index than its proof")
+        path = [bytes.fromhex(h) for h in entry["hashes"]]
+        try:
+            check_inclusion(entry["index"], size, leaf_hash(pack[name]), path, root)
+        except Failed as failure:
+            raise Failed(f"{name}: {failure}") from None
+        records[name] = record
+    mine = proof["proofs"]["record.json"]
+    lines = [base64.b64encode(bytes.fromhex(h)).decode() for h in mine["hashes"]]
+    text = "\n".join(["c2sp.org/tlog-proof@v1", f"index {mine['index']}", *lines, "", ""]).encode()
+    need(pack["record.tlog-proof"] == text + pack["checkpoint"], "record.tlog-proof: not what proof.json says")
+    return records, origin, size, others
+
+def check_children(records):
+    """A closing record names the records that it closes over: all are here, and no other."""
+    waiting, found = [records["record.json"]], set()
+    while waiting:
+        for text in waiting.pop().get("children", []):
+            first, _, last = text.partition("-")
+            for index in range(int(first), int(last or first) + 1):
+                name = f"children/{index}.json"
+                need(name in records and name not in found, f"{name}: missing, or named twice")
+                found.add(name)
+                waiting.append(records[name])
+    need(found == {n for n in records if n.startswith("children/")}, "children: one is not named by the record")
+
+def check_models(pack, records, model_key):
+    """The signed manifest names the models' manifests; the records' model hashes are among them."""
+    raw_key(model_key, "model.pub")
+    check_signature(model_key, pack["model.manifest"], pack["model.sig"], "model.sig")
+    listed = {n: h for h, n in re.findall(r"([0-9a-f]{64})  (\S+)\n", pack["model.manifest"].decode())}
+    need(
+        listed.keys() == {n for n in pack if re.fullmatch("models/.*/model.manifest", n)},
+        "model.manifest: other models",
+    )
+    for name, digest in listed.items():
+        need(hashlib.sha256(pack[name]).hexdigest() == digest, f"{name}: has another hash than model.manifest says")
+        card = name.replace(".manifest", ".yaml")
+        line = f"{hashlib.sha256(pack.get(card, b'')).hexdigest()}  model.yaml\n"
+        need(line in pack[name].decode(), f"{card}: missing, or not what {name} says")
+    need(sum(n.startswith("models/") for n in pack) == 2 * len(listed), "models: a file is there too much")
+    used = {step["model_hash"] for record in records.values() for step in record["steps"]} - {None}
+    need(used <= set(listed.values()), "model.manifest: a model that answered is not in it")
+    return len(used)
+
+def check_commitments(pack, record, input_path):
+    salt = pack["salt.bin"]
+    need(len(salt) == 32, "salt.bin: has not 32 bytes")
+    need(pack["output_hash.txt"].decode() == f"{record['output_commitment']}\n", "output_hash.txt: not the record's")
+    need(pack["input_hash.txt"].decode() == f"{record['input_commitment'] or ''}\n", "input_hash.txt: not the record's")
+    digest = hashlib.sha256(salt + pack["result.json"]).hexdigest()
+    need(digest == record["output_commitment"], "result.json: with salt.bin, not what the record commits to")
+    if input_path:
+        digest = hashlib.sha256(salt + input_path.read_bytes()).hexdigest()
+        need(digest == record["input_commitment"], f"{input_path}: not the input that was read")
+
+def devices(records):
+    """Where the steps ran: GPU UUIDs, and the CPU's name from the environment record for "cpu"."""
+    cpu = records.get("hardware.json", {}).get("body", {}).get("cpu")
+    used = {step["device_id"] for name, r in records.items() if name != "hardware.json" for step in r["steps"]}
+    return {cpu or "unknown cpu" if device == "cpu" else device for device in used - {None}}
+
+def check_timestamp(pack, ca):
+    if "timestamp.cert" not in pack:
+        return "no timestamp"
+    if not ca:
+        return "there is one, NOT checked (--tsa-ca FILE)"
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("checkpoint", "timestamp.cert"):
+            Path(folder, name).write_bytes(pack[name])
+        command = ["openssl", "ts", "-verify", "-data", "checkpoint", "-in", "timestamp.cert", "-CAfile", ca.absolute()]
+        need(
+            subprocess.run(command, cwd=folder, capture_output=True).returncode == 0,
+            "timestamp.cert: openssl refuses it",
+        )
+    return "over this checkpoint, checked"
+
+def verify(arguments):
+    pack = read_pack(arguments.pack)
+    check_form(pack)
+    log_key = arguments.log_key.read_bytes() if arguments.log_key else pack["log.pub"]
+    model_key = arguments.model_key.read_bytes() if arguments.model_key else pack["model.pub"]
+    need(log_key == pack["log.pub"], "log.pub: not the log's key that you trust")
+    need(model_key == pack["model.pub"], "model.pub: not the models' key that you trust")
+    records, origin, size, others = check_proofs(pack, log_key)
+    record = records["record.json"]
+    here = records.get("hardware.json", {}).get("index")
+    need(record["environment_index"] == here, "hardware.json: not the environment that the record names")
+    check_children(records)
+    models = check_models(pack, records, model_key)
+    check_commitments(pack, record, arguments.input)
+    used = devices(records)
+    if arguments.allowed_devices:
+        allowed = {line.strip() for line in arguments.allowed_devices.read_text().splitlines()}
+        need(used <= allowed, f"device: {', '.join(sorted(used - allowed))} is not on the list")
+    stamp = check_timestamp(pack, arguments.tsa_ca)
+    own = lambda given: "the one you gave" if given else "the pack's own, compare it: SHA-256"  # noqa: E731
+    print(f"verified: record {record['index']} of {origin}, {size} records, and {len(records) - 1} that it refers to")
+    print(f"  {record['kind']} {record['phase']}, status {record['status']}, {record['time']}, {record['bundle']}")
+    print(f"  log key: {own(arguments.log_key)} {hashlib.sha256(log_key).hexdigest()}")
+    print(f"  model key: {own(arguments.model_key)} {hashlib.sha256(model_key).hexdigest()}; {models} models answered")
+    print(f"  cosignatures: {others} there, not checked here" if others else "  cosignatures: none")
+    print(f"  timestamp: {stamp}")
+    print(f"  input: {'is what was read' if arguments.input else 'not checked (--input FILE)'}")
+    print(f"  devices: {', '.join(sorted(used)) or 'none named'}")
+
+def main():
+    parser = argparse.ArgumentParser(description="Verify an audit pack offline.")
+    parser.add_argument("pack", type=Path, nargs="?", default=Path(__file__).parent, help="zip or unpacked folder")
+    for option in ("log-key", "model-key", "input", "allowed-devices", "tsa-ca"):
+        parser.add_argument(f"--{option}", type=Path, metavar="FILE")
+    try:
+        verify(parser.parse_args())
+    except Failed as failure:
+        sys.exit(f"NOT verified: {failure}")
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError, zipfile.BadZipFile) as error:
+        sys.exit(f"NOT verified: malformed: {type(error).__name__}: {error}")
+
+if __name__ == "__main__":
+    main()
