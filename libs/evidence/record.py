@@ -165,7 +165,7 @@ def parse_leaf(leaf: bytes) -> Leaf:
         raise ValueError(f"status {status!r} is unknown")
     return Leaf(
         index=record.uint64("index"),
-        time=_time(record.text("time")),
+        time=parse_time(record.text("time")),
         tenant=record.text("tenant"),
         request_id=record.text("request_id"),
         kind=record.word("kind", KINDS),
@@ -208,7 +208,8 @@ def _parse_step(value: Json) -> LeafStep:
     )
 
 
-def _time(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
+    """The time that `time_text` wrote; raises ValueError for any other form."""
     time = datetime.strptime(text, _TIME).replace(tzinfo=UTC)
     if time_text(time) != text:
         raise ValueError(f"time {text!r} is not RFC 3339 UTC with microseconds")
