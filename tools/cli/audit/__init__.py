@@ -2,7 +2,7 @@
 
 import typer
 
-from affidavit.tools.cli.audit import export, forget, ls, monitor, pack, prove, show, tail, witness
+from affidavit.tools.cli.audit import export, forget, ls, monitor, pack, prove, replay, show, tail, witness
 
 app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_is_help=True, rich_markup_mode=None)
 app.command("ls")(ls.ls)
@@ -12,6 +12,7 @@ app.command("tail")(tail.tail)
 app.command("pack")(pack.pack)
 app.command("export")(export.export)
 app.command("verify-export")(export.verify_export)
+app.command("replay")(replay.replay)
 app.command("forget")(forget.forget)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
