@@ -140,6 +140,7 @@ def test_an_export_holds_every_record_of_its_span_and_a_changed_one_is_refused(s
         broken.write_bytes(b"".join(changed))
         refused(stack.run("audit", "verify-export", str(broken)), 4, "NOT verified")
     refused(stack.run("audit", "export", "--from", until, "--to", until, "-o", str(broken)), 2, "--to is not after")
+    refused(stack.run("audit", "export", "-o", str(tmp_path / "nowhere" / "x")), 2, "is no folder")
 
 
 def test_a_replay_gives_the_same_bits_and_leaves_the_log_alone(stack, answered, tmp_path) -> None:

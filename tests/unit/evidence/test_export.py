@@ -1,6 +1,7 @@
 """An export proves every record of its span: whatever is dropped, changed, moved, doubled or cut does not verify."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -24,7 +25,7 @@ def moment(index: int) -> datetime:
 
 
 class Log:
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, size: int = SIZE, moment: Callable[[int], datetime] = moment) -> None:
         draft = evidence_pb2.RecordDraft(tenant="a", request_id="r", kind=2, phase=1)
         self.leaves = [leaf_bytes(draft, index, moment(index), bytes(32)) for index in range(size)]
         self.nodes: dict[tuple[int, int], bytes] = {}
@@ -154,3 +155,20 @@ def test_another_key_or_no_export_is_refused() -> None:
     assert "no header" in refused([])
     assert "no header" in refused(good[1:])
     assert "cut" in refused([*good[:-1], good[-1].rstrip()])
+
+
+def test_a_log_whose_times_go_back_proves_no_span() -> None:
+    back = Log(5, lambda index: moment(10) if index == 2 else moment(2 * index))
+    assert "record 3 is stamped before" in refused(back.lines(0, 4, None, None))
+
+
+def test_a_header_has_one_form_and_just_the_siblings_of_its_place() -> None:
+    header, *leaves = LOG.export(SINCE, UNTIL)
+    upper = header.replace(b'"before":["', b'"before":["  ')  # Python would read past the spaces
+    assert upper != header
+    assert "one form" in refused([upper, *leaves])
+    said = Header.parse(header)
+    for after in ((*said.after, bytes(32)), said.after[:-1]):
+        assert "number of siblings" in refused([replace(said, after=after).line(), *leaves])
+    for before in ((bytes(32), *said.before), said.before[1:]):
+        assert "peaks" in refused([replace(said, before=before).line(), *leaves])

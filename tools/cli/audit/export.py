@@ -1,7 +1,7 @@
 """`affidavit audit export` and `verify-export`: every record of a span of time in one file, none missing."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -38,6 +38,8 @@ def export(
     begin, end = parse_time(since) if since else None, parse_time(until) if until else None
     if begin and end and end <= begin:
         fail("--to is not after --from", Exit.USAGE)
+    if not out.parent.is_dir():
+        fail(f"{out.parent} is no folder", Exit.USAGE)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
 
     async def work(log: audit_pb2_grpc.AuditServiceStub, data: DataFolder) -> DataFolder:
@@ -86,7 +88,7 @@ async def _write(
     ]
     before, after = outer_siblings(first, last, size, paths[0], paths[1])
     file.write(Header(since, until, first, last, tuple(before), tuple(after), note).line())
-    with Progress(console=Console(stderr=True), transient=True, disable=not os.isatty(2)) as progress:
+    with _progress() as progress:
         task = progress.add_task("records", total=last - first + 1)
         async for leaf in _leaves(log, first, last):
             file.write(leaf + b"\n")
@@ -115,18 +117,24 @@ async def _leaves(log: audit_pb2_grpc.AuditServiceStub, first: int, last: int) -
 def _verify(path: Path, log_key: Path) -> VerifiedExport:
     key = read_log_key(log_key)
     try:
-        with path.open("rb") as file:
-            return check_export(_lines(file), key)
+        with path.open("rb") as file, _progress() as progress:
+            task = progress.add_task("checked", total=path.stat().st_size)
+            return check_export(_lines(file, lambda count: progress.advance(task, count)), key)
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}", Exit.USAGE)
     except ExportError as error:
         fail(f"NOT verified: {error}", Exit.UNVERIFIED)
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
+def _lines(file: BinaryIO, read: Callable[[int], None]) -> Iterator[bytes]:
     """A line longer than any comes in pieces without a newline, which are refused."""
     while line := file.readline(MAX_LINE_BYTES):
         yield line
+        read(len(line))
+
+
+def _progress() -> Progress:
+    return Progress(console=Console(stderr=True), transient=True, disable=not os.isatty(2))
 
 
 def _said(export: VerifiedExport) -> str:
