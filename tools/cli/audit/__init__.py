@@ -2,7 +2,7 @@
 
 import typer
 
-from affidavit.tools.cli.audit import forget, ls, monitor, pack, prove, show, tail, witness
+from affidavit.tools.cli.audit import forget, key, ls, monitor, pack, prove, show, tail, witness
 
 app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_is_help=True, rich_markup_mode=None)
 app.command("ls")(ls.ls)
@@ -13,3 +13,4 @@ app.command("pack")(pack.pack)
 app.command("forget")(forget.forget)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
+app.add_typer(key.app, name="key")
