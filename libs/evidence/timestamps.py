@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.x509 import Certificate, ObjectIdentifier
-from rfc3161_client import VerificationError, VerifierBuilder, decode_timestamp_response
+from rfc3161_client import TimeStampResponse, VerifierBuilder, decode_timestamp_response
 
+from affidavit.libs.evidence.certificateorder import sorted_certificates
 from affidavit.libs.evidence.durablefile import replace_file
 
 FOLDER = Path("side") / "timestamps"  # in the log's folder
@@ -39,8 +40,8 @@ class Timestamp:
             TimestampError: it is not.
         """
         try:
-            imprint = decode_timestamp_response(self.response).tst_info.message_imprint
-        except ValueError as error:
+            imprint = self._decoded().tst_info.message_imprint
+        except Exception as error:  # also what the library's parsers raise
             raise TimestampError(f"no timestamp response: {error}") from None
         if imprint.hash_algorithm != _SHA256 or imprint.message != hashlib.sha256(self.checkpoint).digest():
             raise TimestampError(f"the timestamp of {self.size} records is not over the checkpoint beside it")
@@ -56,12 +57,15 @@ class Timestamp:
         """
         self.check_imprint()
         builder = VerifierBuilder(roots=list(roots), nonce=nonce)
-        response = decode_timestamp_response(self.response)
+        response = self._decoded()
         try:
             builder.build().verify_message(response, self.checkpoint)
-        except (VerificationError, ValueError) as error:
+        except Exception as error:  # the library lets through what its parsers raise, such as x509.InvalidVersion
             raise TimestampError(str(error)) from None
         return response.tst_info.gen_time.timestamp()
+
+    def _decoded(self) -> TimeStampResponse:
+        return decode_timestamp_response(sorted_certificates(self.response))
 
 
 class TimestampFolder:

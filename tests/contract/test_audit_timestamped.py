@@ -2,12 +2,17 @@
 
 import asyncio
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_pem_x509_certificate
+from rfc3161_client import HashAlgorithm, TimestampRequestBuilder
 
+from affidavit.libs.evidence.certificateorder import sorted_certificates
 from affidavit.libs.evidence.note import Verifier, open_checkpoint
 from affidavit.libs.evidence.receipt import verify_receipt
 from affidavit.libs.evidence.timestamps import FOLDER, Timestamp, TimestampError, TimestampFolder
@@ -64,6 +69,28 @@ async def test_each_grown_head_is_timestamped_once_and_openssl_agrees(log, devel
     covering = [kept.first_covering(index) for index in range(6)]
     assert [stamp and stamp.size for stamp in covering] == [3, 3, 3, 5, 5, None]
     assert DevelopmentAuthority(tmp_path / "authority").roots == development.roots, "it is made once"
+
+
+async def test_a_chain_is_accepted_in_whatever_order_the_authority_sends_it(development, tmp_path) -> None:
+    config = tmp_path / "authority" / "openssl.cnf"
+    config.write_text(config.read_text() + f"certs = {CA_NAME}\n")
+    query = TimestampRequestBuilder().data(b"checkpoint\n").hash_algorithm(HashAlgorithm.SHA256).build()
+    sent = await development.answer(query.as_bytes())
+    pems = [(tmp_path / "authority" / name).read_bytes() for name in ("tsa.pem", CA_NAME)]
+    first, second = (load_pem_x509_certificate(pem).public_bytes(Encoding.DER) for pem in pems)
+    orders = [first + second, second + first]
+    (order,) = [order for order in orders if order in sent]
+    both = [sent.replace(order, other) for other in orders]
+    assert len({*both}) == 2
+    assert {sorted_certificates(response) for response in both} == {sent.replace(order, min(orders))}
+    for response in both:
+        assert Timestamp(1, b"checkpoint\n", response).verify(development.roots, query.nonce) > 0
+        with pytest.raises(TimestampError):
+            Timestamp(1, b"checkpoint\n", response[:-1]).verify(development.roots, query.nonce)
+    for place in range(len(sent)):  # whatever is sent is refused in words, or is a response
+        for broken in (sent[:place], sent[:place] + bytes([sent[place] ^ 0x55]) + sent[place + 1 :]):
+            with suppress(TimestampError):
+                Timestamp(1, b"checkpoint\n", broken).verify(development.roots, query.nonce)
 
 
 class Other:
