@@ -5,12 +5,12 @@ Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk 
 
 import asyncio
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from affidavit.audit.v1 import audit_pb2_grpc
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.note import NoteError
+from affidavit.libs.evidence.timestamps import FOLDER, TimestampError
 from affidavit.libs.rpc import ServiceHost
 from affidavit.libs.settings import SettingsError, load
 from affidavit.libs.telemetry import configure_logging, get_logger
@@ -21,6 +21,7 @@ from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.publishing import Published, Publisher
 from affidavit.services.audit.servicer import AuditServicer
 from affidavit.services.audit.settings import AuditSettings
+from affidavit.services.audit.timestamping import Timestamping, authority
 from affidavit.services.audit.watch import HeadWatch
 
 # The writer thread gives the interpreter lock away at each sync and needs it back; Python's default of 5 ms would make
@@ -29,7 +30,11 @@ SWITCH_INTERVAL_S = 0.0005
 
 
 async def serve(
-    settings: AuditSettings, log: EvidenceLog, published: Published, witnesses: Sequence[WitnessAt], side: Path
+    settings: AuditSettings,
+    log: EvidenceLog,
+    published: Published,
+    cosigning: Cosigning | None,
+    timestamping: Timestamping | None,
 ) -> None:
     """Serve `log` until SIGTERM or SIGINT, and close it."""
     host = ServiceHost("audit", settings)
@@ -38,13 +43,16 @@ async def serve(
     publisher = Publisher(log, published, settings.publish_interval_s)
     servicer = AuditServicer(log, appender, watch, publisher, host.draining)
     audit_pb2_grpc.add_AuditServiceServicer_to_server(servicer, host.server)
-    cosigning = Cosigning(log, witnesses, settings.witness_quorum, side)
-    task = asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning") if witnesses else None
+    tasks: list[asyncio.Task[None]] = []
+    if cosigning is not None:
+        tasks.append(asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning"))
+    if timestamping is not None:
+        tasks.append(asyncio.create_task(timestamping.run(settings.timestamp_interval_s), name="timestamping"))
 
     async def close() -> None:
-        if task is not None:  # it reads the log
+        for task in tasks:  # they read the log
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await servicer.close()
 
     await host.run(canary=servicer.canary, close=close)
@@ -64,17 +72,24 @@ def main() -> int:
     head = Path(settings.head_folder).expanduser() if settings.head_folder else None
     home = Path(settings.home).expanduser()
     tiles = Path(settings.tiles_folder).expanduser() if settings.tiles_folder else home / "audit" / "tiles"
+    side = home / "audit" / "side"
     try:
         log = EvidenceLog(LogFolders.below(home, head))
         published = Published(log, tiles)
+        stamps = authority(settings.timestamp_authority, settings.timestamp_roots, side)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
         return 4 if error.reason == "LOG_DAMAGED" else 3
+    except TimestampError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     except OSError as error:
         sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
         return 3
     get_logger("audit").info("log_opened", origin=log.head.tree.origin, records=log.head.tree.size)
-    asyncio.run(serve(settings, log, published, witnesses, home / "audit" / "side"))
+    cosigning = Cosigning(log, witnesses, settings.witness_quorum, side) if witnesses else None
+    timestamping = Timestamping(log, stamps, home / "audit" / FOLDER) if stamps else None
+    asyncio.run(serve(settings, log, published, cosigning, timestamping))
     return 0
 
 

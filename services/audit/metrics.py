@@ -25,3 +25,10 @@ cosigned_time = Gauge("affidavit_audit_cosigned_timestamp_seconds", "When the qu
 witness_failures = Counter(
     "affidavit_audit_witness_failures_total", "Checkpoints that a witness did not cosign", ["code"]
 )
+timestamped_leaves = Gauge("affidavit_audit_timestamped_leaves", "Records under the newest timestamped checkpoint")
+timestamped_time = Gauge(
+    "affidavit_audit_timestamped_timestamp_seconds", "When a timestamp last covered the whole log, POSIX; 0 for never"
+)
+timestamp_failures = Counter(
+    "affidavit_audit_timestamp_failures_total", "Checkpoints that the authority did not timestamp", ["code"]
+)

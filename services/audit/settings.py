@@ -27,3 +27,8 @@ class AuditSettings(RpcSettings):
     )
     witness_quorum: int = Field(1, ge=1, le=16, description="so many of the witnesses make a checkpoint cosigned")
     witness_interval_s: float = Field(60.0, ge=0.1, le=86_400, description="seconds between two submissions")
+    timestamp_authority: str = Field(
+        "", description="RFC 3161 authority: http(s)://…, or development (openssl, proves nothing); empty for none"
+    )
+    timestamp_roots: str = Field("", description="PEM file of the authority's root certificates; needed with a URL")
+    timestamp_interval_s: float = Field(3600.0, ge=0.1, le=86_400, description="seconds between two timestamps")

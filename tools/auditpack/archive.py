@@ -46,6 +46,8 @@ def pack_members(collected: Collected, log_pub: bytes, models: ModelFiles, resul
         "verify.py": (HERE / "verify.py").read_bytes(),
         "README.txt": (HERE / "README.txt").read_bytes(),
     }
+    if collected.timestamp:
+        members["timestamp.cert"] = collected.timestamp.response
     return members | models.files
 
 

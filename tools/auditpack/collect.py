@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence.record import Leaf, parse_leaf
+from affidavit.libs.evidence.timestamps import Timestamp, TimestampFolder
 
 
 @dataclass(frozen=True)
@@ -21,20 +22,48 @@ class ProvedLeaf:
 
 @dataclass(frozen=True)
 class Collected:
-    """The receipt of the packed record, its environment, and (for a closing record) the records that it closes over."""
+    """The receipt of the packed record, its environment, (for a closing record) the records that it closes over, and the
+    timestamp over the receipt's checkpoint."""
 
     receipt: evidence_pb2.Receipt
     environment: ProvedLeaf | None
     children: tuple[ProvedLeaf, ...] = field(default=())
+    timestamp: Timestamp | None = None
 
 
-async def collect(log: audit_pb2_grpc.AuditServiceStub, index: int) -> Collected:
-    """Raises grpc.aio.AioRpcError: what the log says."""
+async def gather(
+    log: audit_pb2_grpc.AuditServiceStub, index: int, kept: TimestampFolder, receipt: evidence_pb2.Receipt | None = None
+) -> Collected:
+    """What the pack of a record needs: as of the first timestamped checkpoint that covers it, else of the newest one; or
+    as of a receipt's own, with the timestamp over just that one, if there is any.
+
+    Raises:
+        grpc.aio.AioRpcError: what the log says. OSError: a timestamp cannot be read.
+    """
+    if receipt is None:
+        return await collect(log, index, kept)
+    found = kept.of_size(receipt.inclusion_proof.tree_size)
+    return await complete(log, receipt, found if found and found.checkpoint == receipt.checkpoint.note else None)
+
+
+async def collect(log: audit_pb2_grpc.AuditServiceStub, index: int, kept: TimestampFolder) -> Collected:
+    """Record `index` as of the first timestamped checkpoint that covers it; as of the newest one where none does.
+
+    Raises:
+        grpc.aio.AioRpcError: what the log says. OSError: a timestamp cannot be read.
+    """
     receipt = (await log.GetRecord(audit_pb2.GetRecordRequest(index=index))).receipt
-    return await complete(log, receipt)
+    timestamp = kept.first_covering(index)
+    if timestamp is not None:
+        asked = audit_pb2.GetInclusionProofRequest(leaf_index=index, tree_size=timestamp.size)
+        receipt.inclusion_proof.CopyFrom((await log.GetInclusionProof(asked)).inclusion_proof)
+        receipt.checkpoint.note = timestamp.checkpoint
+    return await complete(log, receipt, timestamp)
 
 
-async def complete(log: audit_pb2_grpc.AuditServiceStub, receipt: evidence_pb2.Receipt) -> Collected:
+async def complete(
+    log: audit_pb2_grpc.AuditServiceStub, receipt: evidence_pb2.Receipt, timestamp: Timestamp | None = None
+) -> Collected:
     """What a receipt refers to, as of the receipt's own checkpoint: the same receipt gives the same pack for ever."""
     size = receipt.inclusion_proof.tree_size
 
@@ -52,4 +81,4 @@ async def complete(log: audit_pb2_grpc.AuditServiceStub, receipt: evidence_pb2.R
         child = await proved(waiting.pop(0))
         children.append(child)
         waiting += [place for places in child.leaf.children for place in places]
-    return Collected(receipt, environment, tuple(sorted(children, key=lambda c: c.leaf.index)))
+    return Collected(receipt, environment, tuple(sorted(children, key=lambda c: c.leaf.index)), timestamp)

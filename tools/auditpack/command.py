@@ -8,18 +8,18 @@ import grpc
 import typer
 
 from affidavit.audit.v1 import audit_pb2_grpc
-from affidavit.evidence.v1 import evidence_pb2
 from affidavit.ingress.v1 import document_pb2 as ingress_pb2
 from affidavit.ingress.v1 import document_pb2_grpc as ingress_grpc
 from affidavit.libs.errors import AffidavitError, from_rpc_error
 from affidavit.libs.evidence.keys import KeyFileError, public_pem
 from affidavit.libs.evidence.modelkey import model_key
 from affidavit.libs.evidence.receipt import VerificationError, verify_receipt
+from affidavit.libs.evidence.timestamps import TimestampError
 from affidavit.libs.models import default_models_folder
 from affidavit.libs.rpc import connect
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.auditpack.archive import pack_members, zip_bytes
-from affidavit.tools.auditpack.collect import Collected, collect, complete
+from affidavit.tools.auditpack.collect import Collected, complete
 from affidavit.tools.auditpack.models import ModelFiles, model_files
 from affidavit.tools.cli.exits import Exit, exit_for, fail
 from affidavit.tools.cli.inputs import write_atomically
@@ -31,24 +31,19 @@ from affidavit.tools.stack.stackfile import StackHeld
 from affidavit.tools.stack.supervisor import StartFailed
 
 
-async def gather(
-    log: audit_pb2_grpc.AuditServiceStub, index: int, receipt: evidence_pb2.Receipt | None = None
-) -> Collected:
-    """What the pack of a record needs: as of the newest checkpoint, or as of a receipt's own."""
-    return await (complete(log, receipt) if receipt else collect(log, index))
-
-
 def write_pack(collected: Collected, data: DataFolder, result: bytes, input: bytes | None, output: Path) -> None:
     """Check the record against result and input, sign its models, and write the zip; ends the command where one fails."""
-    key = read_log_key(data.log_public_key)
+    key, timestamp = read_log_key(data.log_public_key), collected.timestamp
     try:
+        if timestamp:
+            timestamp.check_imprint()
         leaf = verify_receipt(collected.receipt, key, result=result, input=None if input is None else [input]).leaf
         if leaf.bundle:
             models = model_files(default_models_folder(), leaf.bundle, model_key(data.keys))
         else:
             fail(f"record {leaf.index} ({leaf.kind}) is no model's answer: there is nothing to pack", Exit.USAGE)
         write_atomically(output, zip_bytes(pack_members(collected, public_pem(key), ModelFiles(models.files), result)))
-    except VerificationError as error:
+    except (VerificationError, TimestampError) as error:
         fail(f"NOT packed: {error}", Exit.UNVERIFIED)
     except KeyFileError as error:
         fail(str(error), Exit.USAGE)
@@ -56,7 +51,8 @@ def write_pack(collected: Collected, data: DataFolder, result: bytes, input: byt
         fail(f"{error.message} [{error.reason}]", exit_for(error))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}", Exit.FAILED)
-    print(f"{output}: record {leaf.index}, {1 + len(collected.children)} records of {leaf.bundle}; no timestamp")
+    stamped = f"timestamped as of {timestamp.size} records" if timestamp else "no timestamp"
+    print(f"{output}: record {leaf.index}, {1 + len(collected.children)} records of {leaf.bundle}; {stamped}")
     print(f"check it: unzip {output} -d FOLDER && python3 -I FOLDER/verify.py --log-key {data.log_public_key}")
 
 

@@ -24,7 +24,7 @@ REQUIRED = {
     "proof.json", "record.json", "record.tlog-proof", "result.json", "salt.bin", "verify.py",
 }
 OPTIONAL = {"hardware.json", "timestamp.cert"}
-README_SHA256 = "1804c44081b24fe0051c8c0faa1470ac3d2bd8a4944ee2c25f8e57a17e7c96ed"
+README_SHA256 = "9d37535435aea2ebe46b47f841b46c8a4be780e029e551f950ecb630fcfe91b7"
 FOLDERS = re.compile(r"children/(0|[1-9][0-9]*)\.json|models/[\w.-]+/[\w.-]+/model\.(yaml|manifest)")
 ED25519_DER = bytes.fromhex("302a300506032b6570032100")  # SubjectPublicKeyInfo of Ed25519 (RFC 8410), before the key
 
@@ -198,11 +198,11 @@ def check_timestamp(pack, ca):
         for name in ("checkpoint", "timestamp.cert"):
             Path(folder, name).write_bytes(pack[name])
         command = ["openssl", "ts", "-verify", "-data", "checkpoint", "-in", "timestamp.cert", "-CAfile", ca.absolute()]
-        need(
-            subprocess.run(command, cwd=folder, capture_output=True).returncode == 0,
-            "timestamp.cert: openssl refuses it",
-        )
-    return "over this checkpoint, checked"
+        refused = subprocess.run(command, cwd=folder, capture_output=True).returncode
+        need(refused == 0, "timestamp.cert: openssl refuses it")
+        command = ["openssl", "ts", "-reply", "-in", "timestamp.cert", "-text"]
+        text = subprocess.run(command, cwd=folder, capture_output=True).stdout.decode(errors="replace")
+    return f"over this checkpoint, checked: {text.partition('Time stamp: ')[2].partition(chr(10))[0]}"
 
 def verify(arguments):
     pack = read_pack(arguments.pack)

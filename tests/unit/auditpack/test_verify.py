@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from rfc3161_client import HashAlgorithm, TimestampRequestBuilder
 
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
@@ -20,6 +22,7 @@ from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.evidence.note import TreeHead, sign_checkpoint
 from affidavit.libs.evidence.record import leaf_bytes
 from affidavit.libs.models import ModelFolder, default_models_folder
+from affidavit.services.audit.development_authority import DevelopmentAuthority
 from affidavit.tools.auditpack import verify
 from affidavit.tools.auditpack.archive import HERE, pack_members, zip_bytes
 from affidavit.tools.auditpack.collect import Collected, ProvedLeaf
@@ -119,6 +122,36 @@ def test_a_changed_missing_or_grown_member_is_named(name: str, tmp_path: Path, m
         assert judge(tmp_path, PACK | {name: one}, monkeypatch=monkeypatch).startswith("NOT verified"), one
     without = {n: d for n, d in PACK.items() if n != name}
     assert judge(tmp_path, without, monkeypatch=monkeypatch).startswith("NOT verified")
+
+
+async def test_a_timestamp_is_checked_against_the_authority_that_the_auditor_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = DevelopmentAuthority(tmp_path / "mine")
+    DevelopmentAuthority(tmp_path / "other")
+
+    async def stamp(data: bytes) -> dict[str, bytes]:
+        query = TimestampRequestBuilder().data(data).hash_algorithm(HashAlgorithm.SHA256).build()
+        return PACK | {"timestamp.cert": await mine.answer(query.as_bytes())}
+
+    good, ca = await stamp(PACK["checkpoint"]), str(tmp_path / "mine" / "ca.pem")
+    path = tmp_path / "good.zip"
+    path.write_bytes(zip_bytes(good))
+    for flags, words in (((), "there is one, NOT checked"), (("--tsa-ca", ca), "over this checkpoint, checked: ")):
+        monkeypatch.setattr(sys, "argv", ["verify.py", str(path), *flags])
+        verify.main()
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if "timestamp" in line]
+        assert words in line
+    assert datetime.strptime(line.rpartition("checked: ")[2], "%b %d %H:%M:%S %Y GMT").year >= 2026
+    refused = "NOT verified: timestamp.cert: openssl refuses it"
+    assert judge(tmp_path, good, "--tsa-ca", str(tmp_path / "other" / "ca.pem"), monkeypatch=monkeypatch) == refused
+    elsewhere = await stamp(PACK["checkpoint"] + b"\n")
+    assert judge(tmp_path, elsewhere, "--tsa-ca", ca, monkeypatch=monkeypatch) == refused
+    token = good["timestamp.cert"]
+    imprint = token.index(hashlib.sha256(PACK["checkpoint"]).digest())
+    for place in (0, imprint, len(token) // 2, len(token) - 1):
+        forged = token[:place] + bytes([token[place] ^ 1]) + token[place + 1 :]
+        assert judge(tmp_path, good | {"timestamp.cert": forged}, "--tsa-ca", ca, monkeypatch=monkeypatch) == refused
 
 
 def test_every_field_of_every_record_and_proof_is_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import typer
 
-from affidavit.tools.cli.audit import export, forget, ls, monitor, pack, prove, replay, show, tail, witness
+from affidavit.tools.cli.audit import export, forget, key, ls, monitor, pack, prove, replay, show, tail, witness
 
 app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_is_help=True, rich_markup_mode=None)
 app.command("ls")(ls.ls)
@@ -16,3 +16,4 @@ app.command("replay")(replay.replay)
 app.command("forget")(forget.forget)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
+app.add_typer(key.app, name="key")

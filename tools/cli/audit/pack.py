@@ -6,9 +6,10 @@ import typer
 
 from affidavit.audit.v1 import audit_pb2_grpc
 from affidavit.libs.evidence.receipt import VerificationError, read_receipt
+from affidavit.libs.evidence.timestamps import FOLDER, TimestampFolder
 from affidavit.libs.runtime import DataFolder
-from affidavit.tools.auditpack.collect import Collected
-from affidavit.tools.auditpack.command import gather, write_pack
+from affidavit.tools.auditpack.collect import Collected, gather
+from affidavit.tools.auditpack.command import write_pack
 from affidavit.tools.cli.audit.access import with_log
 from affidavit.tools.cli.exits import Exit, fail
 
@@ -22,7 +23,7 @@ def pack(
     ),
     out: Path = typer.Option(Path("audit.zip"), "-o", "--out", help="zip to write"),
 ) -> None:
-    """Pack a recorded answer for an auditor."""
+    """Pack a recorded answer for an auditor, as of the first timestamped checkpoint that covers it, else the newest one."""
     try:
         answer, content = result.read_bytes(), input.read_bytes() if input else None
         known = read_receipt(receipt) if receipt else None
@@ -34,6 +35,9 @@ def pack(
         fail(f"{receipt} is of record {known.index}, not {index}", Exit.USAGE)
 
     async def work(log: audit_pb2_grpc.AuditServiceStub, data: DataFolder) -> tuple[Collected, DataFolder]:
-        return await gather(log, index, known), data
+        try:
+            return await gather(log, index, TimestampFolder(data.audit / FOLDER), known), data
+        except OSError as error:
+            fail(f"{error.filename}: {error.strerror}", Exit.FAILED)
 
     write_pack(*with_log(work), answer, content, out)
