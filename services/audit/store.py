@@ -13,6 +13,7 @@ hashes nothing again.
 """
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -165,6 +166,34 @@ class Store:
         if value is None or value[:1] != _SIDE_VERSION:
             return None
         return Side(value[1 : 1 + SALT_BYTES], value[1 + SALT_BYTES :])
+
+    def side_state(self, index: int) -> bool | None:
+        """Whether the side has its form; None when there is none."""
+        value = self._get(self._families["side"], _index(index))
+        whole = 1 + SALT_BYTES + HASH_BYTES
+        return None if value is None else value[:1] == _SIDE_VERSION and len(value) == whole
+
+    def entries(self, family: str) -> Iterator[tuple[bytes, bytes]]:
+        """All of a family, in the order of its keys.
+
+        Raises:
+            AffidavitError: it cannot be read to its end.
+        """
+        entries = self._families[family].iter()
+        entries.seek_to_first()
+        while entries.valid():
+            yield cast("bytes", entries.key()), cast("bytes", entries.value())
+            entries.next()
+        try:
+            entries.status()  # a damaged block ends the iteration like an end
+        except Exception as error:
+            raise _failure(error, f"the log's store in {self._path} cannot be read") from error
+
+    def has_from(self, family: str, index: int) -> bool:
+        """Whether a family that is keyed by index has anything at `index` or after it."""
+        entries = self._families[family].iter()
+        entries.seek(_index(index))
+        return entries.valid()
 
     def name(self, origin: str) -> None:
         """Write the format version and the log's name, durably. Raises as `commit` does."""
