@@ -24,12 +24,11 @@ from affidavit.libs.evidence.keys import (
     load_public_key,
 )
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
-from affidavit.libs.settings import SettingsError, load
 from affidavit.services.audit.head import HeadFile
+from affidavit.services.audit.offline import Here, Progress, run
 from affidavit.services.audit.opening import LogFolders
-from affidavit.services.audit.settings import AuditSettings
 from affidavit.services.audit.store import Store
-from affidavit.services.audit.storecheck import BACKUP, Finding, Progress, StoreCheck
+from affidavit.services.audit.storecheck import BACKUP, Finding, StoreCheck
 from affidavit.services.audit.tilecheck import check_tiles
 
 _HEAD = "restore the head (audit/head/checkpoint) that belongs to the log: without it no loss can be ruled out"
@@ -89,8 +88,8 @@ def stopped(lock: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def check_log(folders: LogFolders, tiles: Path, progress: Progress) -> Report:
-    """Check a log that no process has open; damage is in the report.
+def check_log(folders: LogFolders, tiles: Path, progress: Progress, *, private_key: bool = True) -> Report:
+    """Check a log that no process has open; damage is in the report. A backup may be without its `private_key`.
 
     Raises:
         AffidavitError: LOG_UNAVAILABLE: there is no log, or a folder cannot be read.
@@ -98,7 +97,7 @@ def check_log(folders: LogFolders, tiles: Path, progress: Progress) -> Report:
     if not (folders.store.exists() or HeadFile(folders.head).path.exists()):
         raise AffidavitError("LOG_UNAVAILABLE", f"there is no log in {folders.store.parent}")
     report = Report()
-    key = _check_keys(folders.keys, report)
+    key = _check_keys(folders.keys, report, private_key=private_key)
     head = _check_head(HeadFile(folders.head), key, report)
     store = _check_store(folders.store, head, report, progress)
     try:
@@ -117,7 +116,7 @@ def check_log(folders: LogFolders, tiles: Path, progress: Progress) -> Report:
 _OF_STORE = ("store", "leaf", "hash")
 
 
-def _check_keys(folder: Path, report: Report) -> Ed25519PublicKey | None:
+def _check_keys(folder: Path, report: Report, *, private_key: bool) -> Ed25519PublicKey | None:
     public: Ed25519PublicKey | None = None
     try:
         public = load_public_key(folder / PUBLIC_NAME)
@@ -129,7 +128,8 @@ def _check_keys(folder: Path, report: Report) -> Ed25519PublicKey | None:
     try:
         derived = load_private_key(folder / PRIVATE_NAME).public_key()
     except FileNotFoundError:
-        report.findings.append(Finding("log key", f"{folder / PRIVATE_NAME} is missing", _KEY))
+        if private_key:
+            report.findings.append(Finding("log key", f"{folder / PRIVATE_NAME} is missing", _KEY))
         return public
     except (KeyFileError, OSError) as error:
         report.findings.append(Finding("log key", str(error), _KEY))
@@ -181,35 +181,14 @@ def _check_store(path: Path, head: TreeHead | None, report: Report, progress: Pr
     return store
 
 
-def _progress(what: str, done: int, total: int) -> None:
-    end = "\n" if done == total else ""
-    sys.stderr.write(f"\r{what}: {done} of {total}{end}")
-    sys.stderr.flush()
-
-
 def main() -> int:
-    arguments = [argument for argument in sys.argv[1:] if argument != "--json"]
-    try:
-        settings = load(AuditSettings, "audit", arguments).values
-    except SettingsError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    home = Path(settings.home).expanduser()
-    head = Path(settings.head_folder).expanduser() if settings.head_folder else None
-    tiles = Path(settings.tiles_folder).expanduser() if settings.tiles_folder else home / "audit" / "tiles"
-    folders = LogFolders.below(home, head)
-    progress = _progress if sys.stderr.isatty() else lambda what, done, total: None
-    try:
-        with stopped(folders.lock):
-            report = check_log(folders, tiles, progress)
-    except AffidavitError as error:
-        sys.stderr.write(f"{error.reason}: {error.message}\n")
-        return 3
-    except OSError as error:
-        sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
-        return 3
-    sys.stdout.write((report.as_json() if "--json" in sys.argv[1:] else report.as_text()) + "\n")
-    return 4 if report.findings else 0
+    def work(here: Here, progress: Progress) -> int:
+        with stopped(here.folders.lock):
+            report = check_log(here.folders, here.tiles, progress)
+        sys.stdout.write((report.as_json() if "--json" in sys.argv[1:] else report.as_text()) + "\n")
+        return 4 if report.findings else 0
+
+    return run([argument for argument in sys.argv[1:] if argument != "--json"], work)
 
 
 if __name__ == "__main__":

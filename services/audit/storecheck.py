@@ -8,7 +8,6 @@ side that is not there cannot be told from one that was erased.
 """
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,13 +16,12 @@ from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.merkle import Frontier
 from affidavit.libs.evidence.note import TreeHead
 from affidavit.libs.evidence.record import parse_leaf
+from affidavit.services.audit.offline import Progress
 from affidavit.services.audit.store import FORMAT, Store
 
 BACKUP = "restore audit/store from a backup"
 _LISTED = 1000  # findings of one kind that are named one by one; the rest are counted
 _PROGRESS_RECORDS = 1000
-
-Progress = Callable[[str, int, int], None]  # what is read, records done, records in all
 
 
 class Finding(NamedTuple):

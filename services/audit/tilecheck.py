@@ -12,8 +12,9 @@ from affidavit.libs.evidence.merkle import HASH_BYTES
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier
 from affidavit.libs.evidence.tilepaths import CHECKPOINT, TILE_HEIGHT, TILE_WIDTH, entries_path, tile_path, tile_widths
 from affidavit.libs.evidence.tiles import TileError, TileReader, bundle_bytes, folder_tiles
+from affidavit.services.audit.offline import Progress
 from affidavit.services.audit.store import Store
-from affidavit.services.audit.storecheck import Finding, Progress
+from affidavit.services.audit.storecheck import Finding
 
 AGAIN = "delete it: the next start writes it again from the store"
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from affidavit.tools.cli.audit import forget, fsck, ls, monitor, pack, prove, show, tail, witness
+from affidavit.tools.cli.audit import backup, forget, fsck, ls, monitor, pack, prove, show, tail, witness
 
 app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_is_help=True, rich_markup_mode=None)
 app.command("ls")(ls.ls)
@@ -12,5 +12,7 @@ app.command("tail")(tail.tail)
 app.command("pack")(pack.pack)
 app.command("forget")(forget.forget)
 app.command("fsck")(fsck.fsck)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
