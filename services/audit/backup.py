@@ -96,7 +96,7 @@ def _copy_store(store: Store, path: Path, head: TreeHead, progress: Progress) ->
     create_store(path, head.origin)
     copy = Store(path)
     try:
-        copied = _copy_leaves(store, copy, head, progress)
+        copied = grow(copy, _covered(store, "leaf", head.size), head, progress)
         keys = sum(_copy_family(store, copy, "key", head.size))
         sum(_copy_family(store, copy, "side", head.size))
         if (copied, keys) != (head.size, head.size):
@@ -107,26 +107,31 @@ def _copy_store(store: Store, path: Path, head: TreeHead, progress: Progress) ->
         copy.close()
 
 
-def _copy_leaves(store: Store, copy: Store, head: TreeHead, progress: Progress) -> int:
+def grow(copy: Store, leaves: Iterator[tuple[bytes, bytes]], head: TreeHead, progress: Progress) -> int:
+    """Put leaves, by index from 0, and the subtree hashes that they lead to; how many there were before a gap.
+
+    Raises:
+        AffidavitError: LOG_DAMAGED: they are as many as `head` has, and lead to another root.
+    """
     frontier = Frontier()
-    for entries in _batches(_covered(store, "leaf", head.size)):
+    for entries in batches(leaves):
         nodes: list[tuple[bytes, bytes]] = []
         for key, leaf in entries:
             if int.from_bytes(key, "big") != frontier.size:
-                break
+                return frontier.size
             for level, index, digest in frontier.append(merkle.leaf_hash(leaf)):
                 nodes.append((level.to_bytes(1, "big") + index.to_bytes(8, "big"), digest))
         copy.put("leaf", entries)
         copy.put("node", nodes)
         progress("records", frontier.size, head.size)
     if frontier.size == head.size and frontier.root() != head.root:
-        message = f"the first {head.size} records of the store are not those that the head signed"
+        message = f"the first {head.size} records are not those that the head signed"
         raise AffidavitError("LOG_DAMAGED", f"{message}; affidavit audit fsck says which")
     return frontier.size
 
 
 def _copy_family(store: Store, copy: Store, family: str, size: int) -> Iterator[int]:
-    for entries in _batches(_covered(store, family, size)):
+    for entries in batches(_covered(store, family, size)):
         copy.put(family, entries)
         yield len(entries)
 
@@ -138,7 +143,8 @@ def _covered(store: Store, family: str, size: int) -> Iterator[tuple[bytes, byte
             yield key, value
 
 
-def _batches(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+def batches(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """So many entries at a time as one write takes."""
     while batch := list(islice(entries, _BATCH)):
         yield batch
 

@@ -1,4 +1,4 @@
-"""`affidavit audit backup` and `affidavit audit restore`."""
+"""`affidavit audit backup`, `affidavit audit restore` and `affidavit audit repair`."""
 
 import os
 import sys
@@ -26,6 +26,17 @@ def restore(
 ) -> None:
     """Put a backup where there is no log. It is checked wholly first, as fsck does; nothing is overwritten."""
     _run("restore", source, *_given(home))
+
+
+def repair(
+    home: str = _HOME,
+    tiles_folder: str = typer.Option("", "--tiles-folder", help="the published log; empty for the setting's"),
+) -> None:
+    """Build the store again from the published tiles, where it is gone and there is no newer backup.
+
+    Kept only if every record leads to the signed root. Tiles have no salts and no idempotency keys.
+    """
+    _run("repair", *_given(home), *(["--tiles-folder", tiles_folder] if tiles_folder else []))
 
 
 def _given(home: str) -> list[str]:
