@@ -48,7 +48,18 @@ def load_key(folder: Path) -> Ed25519PrivateKey:
         FileNotFoundError: there is no private key.
         KeyFileError: it is readable to others, no Ed25519 key, or the public key beside it is another one.
     """
-    path = folder / PRIVATE_NAME
+    key = load_private_key(folder / PRIVATE_NAME)
+    _public_beside(folder, key)
+    return key
+
+
+def load_private_key(path: Path) -> Ed25519PrivateKey:
+    """A private key from its PEM file; nothing is written.
+
+    Raises:
+        FileNotFoundError: there is none.
+        KeyFileError: it is readable to others, or no Ed25519 key.
+    """
     data = path.read_bytes()
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise KeyFileError(f"{path} can be read by others: chmod 600 {path}")
@@ -58,7 +69,6 @@ def load_key(folder: Path) -> Ed25519PrivateKey:
         raise KeyFileError(f"{path} is no PEM private key: {error}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileError(f"{path} is no Ed25519 key")
-    _public_beside(folder, key)
     return key
 
 

@@ -13,6 +13,7 @@ hashes nothing again.
 """
 
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -90,8 +91,9 @@ def create_store(path: Path, origin: str) -> None:
 class Store:
     """An open store. One thread writes; any thread reads what was committed."""
 
-    def __init__(self, path: Path, *, look: bool = False) -> None:
-        """Open it; with `look`, only for reading, and no record on the disk is touched.
+    def __init__(self, path: Path, *, look: bool = False, beside: Path | None = None) -> None:
+        """Open it; with `look`, only for reading, and no record on the disk is touched; with `beside`, a folder for
+        RocksDB's own notes, likewise while another process writes it: what was committed when this was opened.
 
         Recovery is point-in-time: it ends at the last whole commit, whether the tail is torn, zeroes or garbage, and
         says nothing of what is gone. Whoever opens must compare with the signed head.
@@ -102,6 +104,8 @@ class Store:
         self._path = path
         self._closed = False
         access = AccessType.read_only(False) if look else AccessType.read_write()
+        if beside is not None:
+            access = AccessType.secondary(str(beside))
         families = {name: _options() for name in _FAMILIES}
         try:
             self._db = Rdict(str(path), _options(), column_families=families, access_type=access)
@@ -166,6 +170,34 @@ class Store:
             return None
         return Side(value[1 : 1 + SALT_BYTES], value[1 + SALT_BYTES :])
 
+    def side_state(self, index: int) -> bool | None:
+        """Whether the side has its form; None when there is none."""
+        value = self._get(self._families["side"], _index(index))
+        whole = 1 + SALT_BYTES + HASH_BYTES
+        return None if value is None else value[:1] == _SIDE_VERSION and len(value) == whole
+
+    def entries(self, family: str) -> Iterator[tuple[bytes, bytes]]:
+        """All of a family, in the order of its keys.
+
+        Raises:
+            AffidavitError: it cannot be read to its end.
+        """
+        entries = self._families[family].iter()
+        entries.seek_to_first()
+        while entries.valid():
+            yield cast("bytes", entries.key()), cast("bytes", entries.value())
+            entries.next()
+        try:
+            entries.status()  # a damaged block ends the iteration like an end
+        except Exception as error:
+            raise _failure(error, f"the log's store in {self._path} cannot be read") from error
+
+    def has_from(self, family: str, index: int) -> bool:
+        """Whether a family that is keyed by index has anything at `index` or after it."""
+        entries = self._families[family].iter()
+        entries.seek(_index(index))
+        return entries.valid()
+
     def name(self, origin: str) -> None:
         """Write the format version and the log's name, durably. Raises as `commit` does."""
         batch = WriteBatch(raw_mode=True)
@@ -191,6 +223,28 @@ class Store:
             batch.put(_node(level, index), digest, handles["node"])
         batch.put(b"tree", _index(tree.size) + tree.root)
         self._commit(batch)
+
+    def put(self, family: str, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put entries as they stand in another store; nothing is durable before `settle`.
+
+        Raises:
+            AffidavitError: STORAGE_FULL or LOG_UNAVAILABLE.
+        """
+        batch = WriteBatch(raw_mode=True)
+        for key, value in entries:
+            batch.put(key, value, self._handles[family])
+        try:
+            self._db.write(batch, WriteOptions())
+        except Exception as error:
+            raise _failure(error, f"the store {self._path} takes no more records") from error
+
+    def settle(self, tree: StoredTree) -> None:
+        """Make all that was `put` durable, and then the tree over it. Raises as `commit` does."""
+        try:
+            self._db.flush()
+        except Exception as error:
+            raise _failure(error, f"the store {self._path} takes no more records") from error
+        self.commit([], [], tree)
 
     def touch(self, count: int) -> None:
         """A small synced write that is no record: shows that the disk still takes one. Raises as `commit` does."""

@@ -2,7 +2,21 @@
 
 import typer
 
-from affidavit.tools.cli.audit import export, forget, key, ls, monitor, pack, prove, replay, show, tail, witness
+from affidavit.tools.cli.audit import (
+    backup,
+    export,
+    forget,
+    fsck,
+    key,
+    ls,
+    monitor,
+    pack,
+    prove,
+    replay,
+    show,
+    tail,
+    witness,
+)
 
 app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_is_help=True, rich_markup_mode=None)
 app.command("ls")(ls.ls)
@@ -14,6 +28,10 @@ app.command("export")(export.export)
 app.command("verify-export")(export.verify_export)
 app.command("replay")(replay.replay)
 app.command("forget")(forget.forget)
+app.command("fsck")(fsck.fsck)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
+app.command("repair")(backup.repair)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
 app.add_typer(key.app, name="key")

@@ -1,0 +1,195 @@
+"""`python -m affidavit.services.audit.fsck`: check all of a stopped log, change nothing.
+
+Every leaf, hash, key, side and tile, and the head, against the signed head. Settings are those of the audit service;
+`--json` prints one object. Exit codes: 0 whole, 2 bad settings, 3 the log is in use or cannot be read, 4 damaged.
+"""
+
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence.keys import (
+    PRIVATE_NAME,
+    PUBLIC_NAME,
+    KeyFileError,
+    load_private_key,
+    load_public_key,
+)
+from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
+from affidavit.services.audit.head import HeadFile
+from affidavit.services.audit.offline import Here, Progress, run
+from affidavit.services.audit.opening import LogFolders
+from affidavit.services.audit.store import Store
+from affidavit.services.audit.storecheck import BACKUP, Finding, StoreCheck
+from affidavit.services.audit.tilecheck import check_tiles
+
+_HEAD = "restore the head (audit/head/checkpoint) that belongs to the log: without it no loss can be ruled out"
+_KEY = "restore the keys folder from where its copy is kept: without its key the log cannot go on"
+
+
+@dataclass
+class Report:
+    """What a check found."""
+
+    origin: str = ""
+    size: int = 0  # records under the signed head
+    unsigned: int = 0  # records after them, which nobody was told of
+    erased: int = 0  # records whose salt is not there
+    whole_in_tiles: int = 0  # when the store is damaged: leading records that the tiles have whole
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def as_json(self) -> str:
+        findings = [finding._asdict() for finding in self.findings]
+        return json.dumps(self.__dict__ | {"whole": not findings, "findings": findings}, indent=1)
+
+    def as_text(self) -> str:
+        lines = [f"{finding.part}: {finding.what}\n    {finding.restore}" for finding in self.findings]
+        name = f"log {self.origin or 'unknown'}"
+        if not self.findings:
+            extra = f", {self.unsigned} more that were never acknowledged" if self.unsigned else ""
+            lines.append(
+                f"{name}: {self.size} records whole under the signed head{extra}; {self.erased} without a salt"
+            )
+        else:
+            lines.append(f"{name}: {len(self.findings)} findings; nothing was changed")
+            if self.whole_in_tiles:
+                lines.append(f"the tiles have records 0 to {self.whole_in_tiles - 1} whole")
+        return "\n".join(lines)
+
+
+@contextmanager
+def stopped(lock: Path) -> Generator[None]:
+    """Keep the service from starting; the lock file is not written.
+
+    Raises:
+        AffidavitError: LOG_UNAVAILABLE: a process holds it.
+    """
+    try:
+        descriptor = os.open(lock, os.O_RDONLY)
+    except FileNotFoundError:  # no service ever ran on it, as on a copy
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        message = f"the log in {lock.parent} is in use by process {holder}; stop it first (affidavit down)"
+        raise AffidavitError("LOG_UNAVAILABLE", message) from None
+    finally:
+        os.close(descriptor)
+
+
+def check_log(folders: LogFolders, tiles: Path, progress: Progress, *, private_key: bool = True) -> Report:
+    """Check a log that no process has open; damage is in the report. A backup may be without its `private_key`.
+
+    Raises:
+        AffidavitError: LOG_UNAVAILABLE: there is no log, or a folder cannot be read.
+    """
+    if not (folders.store.exists() or HeadFile(folders.head).path.exists()):
+        raise AffidavitError("LOG_UNAVAILABLE", f"there is no log in {folders.store.parent}")
+    report = Report()
+    key = _check_keys(folders.keys, report, private_key=private_key)
+    head = _check_head(HeadFile(folders.head), key, report)
+    store = _check_store(folders.store, head, report, progress)
+    try:
+        origin = head.origin if head else store.origin() if store else None
+        if key is not None and origin:
+            report.origin = origin
+            whole = store if store and not any(f.part in _OF_STORE for f in report.findings) else None
+            found, report.whole_in_tiles = check_tiles(tiles, Verifier(origin, key), whole, progress)
+            report.findings += found
+    finally:
+        if store is not None:
+            store.close()
+    return report
+
+
+_OF_STORE = ("store", "leaf", "hash")
+
+
+def _check_keys(folder: Path, report: Report, *, private_key: bool) -> Ed25519PublicKey | None:
+    public: Ed25519PublicKey | None = None
+    try:
+        public = load_public_key(folder / PUBLIC_NAME)
+    except FileNotFoundError:
+        what = f"{folder / PUBLIC_NAME} is missing"
+        report.findings.append(Finding("log key", what, "the next start writes it again from the private key"))
+    except (KeyFileError, OSError) as error:
+        report.findings.append(Finding("log key", str(error), _KEY))
+    try:
+        derived = load_private_key(folder / PRIVATE_NAME).public_key()
+    except FileNotFoundError:
+        if private_key:
+            report.findings.append(Finding("log key", f"{folder / PRIVATE_NAME} is missing", _KEY))
+        return public
+    except (KeyFileError, OSError) as error:
+        report.findings.append(Finding("log key", str(error), _KEY))
+        return public
+    if public is not None and public.public_bytes_raw() != derived.public_bytes_raw():
+        what = f"{folder / PUBLIC_NAME} is not the public half of {PRIVATE_NAME}"
+        report.findings.append(Finding("log key", what, _KEY))
+    return derived
+
+
+def _check_head(file: HeadFile, key: Ed25519PublicKey | None, report: Report) -> TreeHead | None:
+    note = file.read()
+    if note is None:
+        report.findings.append(Finding("head", f"{file.path} is missing", _HEAD))
+        return None
+    if key is None:
+        report.findings.append(Finding("head", f"{file.path} cannot be checked without the log's key", _KEY))
+        return None
+    try:
+        origin = TreeHead.parse(split_note(note)[0]).origin
+        return open_checkpoint(note, [Verifier(origin, key)])
+    except NoteError as error:
+        report.findings.append(Finding("head", f"{file.path} is not this log's: {error}", _HEAD))
+        return None
+
+
+def _check_store(path: Path, head: TreeHead | None, report: Report, progress: Progress) -> Store | None:
+    """Check it, and leave it open for the tiles; None when it does not open."""
+    report.size = head.size if head else 0
+    if not path.exists():
+        report.findings.append(Finding("store", f"{path} is missing, and with it {report.size} records", BACKUP))
+        return None
+    try:
+        store = Store(path, look=True)
+    except AffidavitError as error:
+        if error.reason != "LOG_DAMAGED":
+            raise
+        report.findings.append(Finding("store", error.message, BACKUP))
+        return None
+    try:
+        check = StoreCheck(store, head, progress)
+        check.run()
+    except BaseException:
+        store.close()
+        raise
+    report.findings += check.findings
+    report.unsigned = max(0, check.size - report.size)
+    report.erased = check.erased
+    return store
+
+
+def main() -> int:
+    def work(here: Here, progress: Progress) -> int:
+        with stopped(here.folders.lock):
+            report = check_log(here.folders, here.tiles, progress)
+        sys.stdout.write((report.as_json() if "--json" in sys.argv[1:] else report.as_text()) + "\n")
+        return 4 if report.findings else 0
+
+    return run([argument for argument in sys.argv[1:] if argument != "--json"], work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

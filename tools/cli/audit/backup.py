@@ -1,0 +1,48 @@
+"""`affidavit audit backup`, `affidavit audit restore` and `affidavit audit repair`."""
+
+import os
+import sys
+
+import typer
+
+_HOME = typer.Option("", "--home", envvar="AFFIDAVIT_HOME", help="data folder; empty for the default")
+
+
+def backup(
+    destination: str = typer.Argument(metavar="DEST", help="a folder that is not there yet"),
+    with_keys: bool = typer.Option(False, "--with-keys", help="also the log's private key: keep the copy as one"),
+    home: str = _HOME,
+) -> None:
+    """Copy the evidence log, running or stopped, as its newest signed head covers it.
+
+    Every record is hashed on the way; the copy appears only if all of them lead to the signed root.
+    """
+    _run("backup", destination, *(["--with-keys"] if with_keys else []), *_given(home))
+
+
+def restore(
+    source: str = typer.Argument(metavar="SOURCE", help="a folder that affidavit audit backup made"),
+    home: str = _HOME,
+) -> None:
+    """Put a backup where there is no log. It is checked wholly first, as fsck does; nothing is overwritten."""
+    _run("restore", source, *_given(home))
+
+
+def repair(
+    home: str = _HOME,
+    tiles_folder: str = typer.Option("", "--tiles-folder", help="the published log; empty for the setting's"),
+) -> None:
+    """Build the store again from the published tiles, where it is gone and there is no newer backup.
+
+    Kept only if every record leads to the signed root. Tiles have no salts and no idempotency keys.
+    """
+    _run("repair", *_given(home), *(["--tiles-folder", tiles_folder] if tiles_folder else []))
+
+
+def _given(home: str) -> list[str]:
+    return ["--home", home] if home else []
+
+
+def _run(name: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", f"affidavit.services.audit.{name}", *arguments]
+    os.execv(command[0], command)  # the store is opened by the service's own code, in a process of its own
