@@ -25,6 +25,7 @@ from affidavit.services.audit.offline import Here, Progress, run
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.store import Store, StoredTree, create_store
 
+SIDE = "side"
 _BATCH = 512
 _OPENINGS = 3  # a compaction of the running log may take a file away while it is being opened
 
@@ -63,6 +64,9 @@ def _build(
         finally:
             store.close()
     create_file(copy.head / HeadFile(copy.head).path.name, note, 0o644)
+    side = source.store.parent / SIDE  # cosigned checkpoints and timestamps; a file being replaced ends in .new
+    if side.is_dir():
+        shutil.copytree(side, copy.store.parent / SIDE, ignore=shutil.ignore_patterns("*.new"))
     for path in sorted(source.keys.glob("*.pub")):
         create_file(copy.keys / path.name, path.read_bytes(), 0o644)
     if with_keys:

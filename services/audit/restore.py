@@ -14,6 +14,7 @@ from affidavit.libs.evidence.durablefile import create_file, sync_folder
 from affidavit.libs.evidence.keys import PRIVATE_NAME, PUBLIC_NAME, load_public_key
 from affidavit.libs.evidence.note import Verifier
 from affidavit.libs.evidence.tilepaths import CHECKPOINT
+from affidavit.services.audit.backup import SIDE
 from affidavit.services.audit.fsck import Report, check_log, stopped
 from affidavit.services.audit.head import HeadFile
 from affidavit.services.audit.offline import Here, Progress, run
@@ -49,7 +50,10 @@ def restore(source: Path, here: Here, progress: Progress) -> Report:
             if old.exists() and not new.exists():
                 new.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 create_file(new, old.read_bytes(), mode)
-        _copy_store(backup.store, target.store)
+        side = backup.store.parent / SIDE
+        if side.is_dir() and not (target.store.parent / SIDE).exists():
+            _copy_folder(side, target.store.parent / SIDE)
+        _copy_folder(backup.store, target.store)
     return report
 
 
@@ -68,14 +72,13 @@ def _refuse_older(report: Report, backup: LogFolders, tiles: Path, progress: Pro
         raise AffidavitError("LOG_DAMAGED", message)
 
 
-def _copy_store(source: Path, target: Path) -> None:
+def _copy_folder(source: Path, target: Path) -> None:
     building = target.with_name(target.name + ".new")
     shutil.rmtree(building, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(source, building)
-    for path in building.iterdir():
+    for path in (*building.rglob("*"), building):
         _sync(path)
-    sync_folder(building)
     building.rename(target)
     sync_folder(target.parent)
 

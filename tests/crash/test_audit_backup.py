@@ -44,6 +44,9 @@ def drill(tmp_path_factory) -> Path:
             assert early.returncode == 0, early.stderr
             assert f"{COUNT} records in {root / 'early'}, without the log's private key" in early.stdout
             await append(stub, items(COUNT, COUNT + 10))
+            timestamps = audit.home / "audit" / "side" / "timestamps"
+            timestamps.mkdir(parents=True)
+            (timestamps / "600.tsr").write_bytes(b"token")
             late = await asyncio.to_thread(run, "backup", root / "late", "--with-keys", "--home", audit.home)
             assert late.returncode == 0, late.stderr
 
@@ -67,6 +70,7 @@ async def test_after_the_drill_every_record_is_there_keys_repeat_and_the_log_goe
     done = run("restore", drill / "late", "--home", home)
     assert done.returncode == 0, done.stderr
     assert f"{COUNT + 10} records restored" in done.stdout
+    assert (home / "audit" / "side" / "timestamps" / "600.tsr").read_bytes() == b"token"
     audit = AuditProcess(home)
     try:
         async with audit.stub() as stub:
