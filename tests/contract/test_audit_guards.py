@@ -51,7 +51,7 @@ async def test_a_monitor_ends_with_4_when_the_log_was_put_back(tmp_path) -> None
 
 def test_a_witness_prints_the_key_to_configure_and_keeps_it(tmp_path) -> None:
     log = Verifier("log.example/one", Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()).text()
-    flags = ["--log", log, "--name", "witness.example/w1", "--state", tmp_path / "w", "--port", "0"]
+    flags = ["--log", log, "--name", "witness.example/w1", "--state", tmp_path / "w", "--port", "17461"]
     command = [sys.executable, "-m", "affidavit.tools.cli", "audit", "witness", *map(str, flags)]
     keys = []
     for _ in range(2):
