@@ -1,4 +1,4 @@
-"""`python -m affidavit.services.audit.backup DEST [--with-keys]`: copy a log, running or stopped, into a new folder.
+"""`affidavit audit backup DEST [--with-keys]`: copy a log, running or stopped, into a new folder.
 
 The signed head is read first, the store opened after it, so that it has at least what the head signed; the records that
 the head covers are copied, and none after them. The copy's subtree hashes are grown from its leaves: it is kept only if
@@ -10,7 +10,7 @@ The copy has the layout of a data folder: `affidavit audit fsck --home DEST` che
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from affidavit.libs.evidence.keys import PRIVATE_NAME, PUBLIC_NAME, KeyFileError
 from affidavit.libs.evidence.merkle import Frontier
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
 from affidavit.services.audit.head import HeadFile
-from affidavit.services.audit.offline import Here, Progress, run
+from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.store import Store, StoredTree, create_store
 
@@ -153,12 +153,13 @@ def batches(entries: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes
         yield batch
 
 
-def main() -> int:
-    arguments = [argument for argument in sys.argv[1:] if argument != "--with-keys"]
+def main(argv: Sequence[str], run: Run) -> int:
+    """The command, with the arguments after its name; its exit code."""
+    arguments = [argument for argument in argv if argument != "--with-keys"]
     if not arguments or arguments[0].startswith("-"):
         sys.stderr.write("backup: say where to, a folder that is not there yet\n")
         return 2
-    with_keys = "--with-keys" in sys.argv[1:]
+    with_keys = "--with-keys" in argv
 
     def work(here: Here, progress: Progress) -> int:
         destination = Path(arguments[0]).expanduser().absolute()
@@ -168,7 +169,3 @@ def main() -> int:
         return 0
 
     return run(arguments[1:], work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

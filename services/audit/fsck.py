@@ -1,4 +1,4 @@
-"""`python -m affidavit.services.audit.fsck`: check all of a stopped log, change nothing.
+"""`affidavit audit fsck`: check all of a stopped log, change nothing.
 
 Every leaf, hash, key, side and tile, and the head, against the signed head. Settings are those of the audit service;
 `--json` prints one object. Exit codes: 0 whole, 2 bad settings, 3 the log is in use or cannot be read, 4 damaged.
@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from affidavit.libs.evidence.keys import (
 )
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
 from affidavit.services.audit.head import HeadFile
-from affidavit.services.audit.offline import Here, Progress, run
+from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.store import Store
 from affidavit.services.audit.storecheck import BACKUP, Finding, StoreCheck
@@ -181,15 +181,13 @@ def _check_store(path: Path, head: TreeHead | None, report: Report, progress: Pr
     return store
 
 
-def main() -> int:
+def main(argv: Sequence[str], run: Run) -> int:
+    """The command, with the arguments after its name; its exit code."""
+
     def work(here: Here, progress: Progress) -> int:
         with stopped(here.folders.lock):
             report = check_log(here.folders, here.tiles, progress)
-        sys.stdout.write((report.as_json() if "--json" in sys.argv[1:] else report.as_text()) + "\n")
+        sys.stdout.write((report.as_json() if "--json" in argv else report.as_text()) + "\n")
         return 4 if report.findings else 0
 
-    return run([argument for argument in sys.argv[1:] if argument != "--json"], work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return run([argument for argument in argv if argument != "--json"], work)

@@ -1,4 +1,4 @@
-"""`python -m affidavit.services.audit.repair`: build the store again from the published tiles, where the store is gone.
+"""`affidavit audit repair`: build the store again from the published tiles, where the store is gone.
 
 Leaves come from the entry bundles, hashes are grown from them, both are kept only if they lead to the newest signed root
 that is here. Nothing is invented: tiles that end before the signed head are refused.
@@ -10,7 +10,7 @@ by its request, and a retry from before the loss is recorded again.
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
@@ -24,7 +24,7 @@ from affidavit.libs.evidence.tiles import TileError, TileReader, folder_tiles
 from affidavit.services.audit.backup import batches, grow
 from affidavit.services.audit.fsck import stopped
 from affidavit.services.audit.head import HeadFile, SignedHead
-from affidavit.services.audit.offline import Here, Progress, run
+from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.store import Store, StoredTree, create_store, record_key
 
 _STEP = "\x01{index}"
@@ -110,7 +110,9 @@ def _keyed(leaves: Iterator[tuple[bytes, bytes]], copy: Store) -> Iterator[tuple
         yield from batch
 
 
-def main() -> int:
+def main(argv: Sequence[str], run: Run) -> int:
+    """The command, with the arguments after its name; its exit code."""
+
     def work(here: Here, progress: Progress) -> int:
         had_head = HeadFile(here.folders.head).read() is not None
         head = repair(here, progress)
@@ -125,8 +127,4 @@ def main() -> int:
         sys.stdout.write("\n".join(lines) + "\n")
         return 0
 
-    return run(sys.argv[1:], work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return run(argv, work)

@@ -1,4 +1,4 @@
-"""`python -m affidavit.services.audit.restore SOURCE`: put a backup where there is no log. Nothing is overwritten.
+"""`affidavit audit restore SOURCE`: put a backup where there is no log. Nothing is overwritten.
 
 The backup is checked wholly before anything is written. The store comes last, by a rename: after a crash the same
 command goes on.
@@ -7,6 +7,7 @@ command goes on.
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
@@ -17,7 +18,7 @@ from affidavit.libs.evidence.tilepaths import CHECKPOINT
 from affidavit.services.audit.backup import SIDE
 from affidavit.services.audit.fsck import Report, check_log, stopped
 from affidavit.services.audit.head import HeadFile
-from affidavit.services.audit.offline import Here, Progress, run
+from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.tilecheck import TileCheck
 
@@ -91,8 +92,9 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def main() -> int:
-    arguments = sys.argv[1:]
+def main(argv: Sequence[str], run: Run) -> int:
+    """The command, with the arguments after its name; its exit code."""
+    arguments = list(argv)
     if not arguments or arguments[0].startswith("-"):
         sys.stderr.write("restore: say from where, the folder that affidavit audit backup made\n")
         return 2
@@ -111,7 +113,3 @@ def main() -> int:
         return 0
 
     return run(arguments[1:], work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -213,8 +213,8 @@ class _Document:
                 lanes.create_task(self._send())
                 lanes.create_task(self._draw(lanes))
                 lanes.create_task(self._deliver())
-        except* AffidavitError as errors:
-            raise _first(errors) from None
+        except ExceptionGroup as errors:  # not `except*`: Python 3.11.2 puts what is raised there into a group again
+            raise _cause(errors) from None
         finally:
             self._render.cancel()
             await self._reader.close()
@@ -336,11 +336,12 @@ async def _failure(failure: preprocess_pb2.PageFailure) -> _Answer:
     return _Answer(text, page_result(text), [failure.step], b"", 0.0)
 
 
-def _first(errors: ExceptionGroup[AffidavitError]) -> AffidavitError:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
+def _cause(errors: ExceptionGroup) -> Exception:
+    """Why the lanes ended: a fault of ours if there is one, else what the first lane was refused for."""
+    faults = errors.split(AffidavitError)[1]
+    error: Exception = faults or errors
+    while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
-    assert isinstance(error, AffidavitError)
     return error
 
 

@@ -44,5 +44,5 @@ def _given(home: str) -> list[str]:
 
 
 def _run(name: str, *arguments: str) -> None:
-    command = [sys.executable, "-m", f"affidavit.services.audit.{name}", *arguments]
+    command = [sys.executable, "-m", "affidavit.services.audit.maintenance", name, *arguments]
     os.execv(command[0], command)  # the store is opened by the service's own code, in a process of its own

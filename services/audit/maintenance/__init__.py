@@ -1,0 +1,1 @@
+"""Commands on a log without its service."""

@@ -1,0 +1,57 @@
+"""`python -m affidavit.services.audit.maintenance fsck|backup|restore|repair …`: work on a log without its service.
+
+Settings are those of the audit service. Exit codes: 0 fine, 2 bad settings or wrong use, 3 the log is in use or its disk
+refuses, 4 the log is damaged.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from affidavit.libs.errors import AffidavitError
+from affidavit.libs.settings import SettingsError, load
+from affidavit.services.audit import backup, fsck, repair, restore
+from affidavit.services.audit.offline import Here, Work, silent
+from affidavit.services.audit.opening import LogFolders
+from affidavit.services.audit.settings import AuditSettings
+
+COMMANDS = {"backup": backup.main, "fsck": fsck.main, "repair": repair.main, "restore": restore.main}
+
+
+def run(argv: Sequence[str], work: Work) -> int:
+    """Run `work` on the log that the audit service's settings name; its exit code, or 2 bad settings, 3 the log is in
+    use or its disk refuses, 4 the log is damaged."""
+    try:
+        settings = load(AuditSettings, "audit", argv).values
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    home = Path(settings.home).expanduser()
+    head = Path(settings.head_folder).expanduser() if settings.head_folder else None
+    tiles = Path(settings.tiles_folder).expanduser() if settings.tiles_folder else home / "audit" / "tiles"
+    try:
+        return work(Here(LogFolders.below(home, head), tiles), _progress if sys.stderr.isatty() else silent)
+    except AffidavitError as error:
+        sys.stderr.write(f"{error.reason}: {error.message}\n")
+        return 4 if error.reason == "LOG_DAMAGED" else 3
+    except OSError as error:
+        sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
+        return 3
+
+
+def _progress(what: str, done: int, total: int) -> None:
+    end = "\n" if done == total else ""
+    sys.stderr.write(f"\r{what}: {done} of {total}{end}")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    command = COMMANDS.get(sys.argv[1]) if len(sys.argv) > 1 else None
+    if command is None:
+        sys.stderr.write(f"say what to do: {', '.join(COMMANDS)}\n")
+        return 2
+    return command(sys.argv[2:], run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
