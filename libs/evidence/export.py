@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from affidavit.libs import canonicaljson
 from affidavit.libs.evidence.members import Members
 from affidavit.libs.evidence.merkle import ProofError
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
+from affidavit.libs.evidence.note import NoteError, TreeHead, open_own_checkpoint
 from affidavit.libs.evidence.rangeproof import RangeCheck
 from affidavit.libs.evidence.record import Leaf, parse_leaf, parse_time, time_text
 
@@ -105,8 +105,7 @@ def verify_export(lines: Iterable[bytes], key: Ed25519PublicKey) -> VerifiedExpo
     except ValueError as error:
         raise ExportError(f"line 1: no header of an export: {error}") from None
     try:
-        origin = TreeHead.parse(split_note(header.checkpoint)[0]).origin
-        head = open_checkpoint(header.checkpoint, [Verifier(origin, key)])
+        head = open_own_checkpoint(header.checkpoint, key)
     except NoteError as error:
         raise ExportError(f"checkpoint: not signed by the log's key: {error}") from None
     try:

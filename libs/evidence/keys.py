@@ -33,11 +33,21 @@ def create_key(folder: Path) -> Ed25519PrivateKey:
     Raises:
         FileExistsError: a private key is there already.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = create_private_key(folder / PRIVATE_NAME)
+    _public_beside(folder, key)
+    return key
+
+
+def create_private_key(path: Path) -> Ed25519PrivateKey:
+    """Make a private key in the PEM file `path` (mode 0600), its folder (0700) too if need be.
+
+    Raises:
+        FileExistsError: it is there already.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    create_file(folder / PRIVATE_NAME, pem, 0o600)
-    _public_beside(folder, key)
+    create_file(path, pem, 0o600)
     return key
 
 

@@ -162,6 +162,11 @@ class TreeHead:
             raise NoteError("a checkpoint's root hash has 32 bytes")
         return cls(origin, int(size), root, tuple(extensions))
 
+    @classmethod
+    def unverified(cls, note: bytes) -> "TreeHead":
+        """What a checkpoint note says, whoever signed it. Raises NoteError unless it is one."""
+        return cls.parse(split_note(note)[0])
+
 
 def sign_checkpoint(head: TreeHead, key: Signer) -> bytes:
     """The checkpoint of `head` as a note, signed by the log's key under the log's origin."""
@@ -175,6 +180,11 @@ def open_checkpoint(note: bytes, verifiers: Sequence[Verifier]) -> TreeHead:
         NoteError: see `open_note` and `TreeHead.parse`.
     """
     return TreeHead.parse(open_note(note, verifiers))
+
+
+def open_own_checkpoint(note: bytes, key: Ed25519PublicKey) -> TreeHead:
+    """The tree head that a log signed with `key` under the origin that it names itself. Raises as `open_checkpoint`."""
+    return open_checkpoint(note, [Verifier(TreeHead.unverified(note).origin, key)])
 
 
 def _check_text(text: str) -> None:

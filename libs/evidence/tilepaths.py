@@ -34,6 +34,11 @@ def entries_path(number: int, width: int = TILE_WIDTH) -> str:
     return f"tile/entries/{_numbered(number, width)}"
 
 
+def tile_levels(size: int) -> range:
+    """The levels of tiles that a tree of `size` leaves has."""
+    return range((max(size, 1).bit_length() - 1) // TILE_HEIGHT + 1)
+
+
 def tile_widths(level: int, size: int) -> list[int]:
     """How many hashes each tile of `level` has in a tree of `size` leaves: full ones, then perhaps a partial one."""
     full, rest = divmod(size >> TILE_HEIGHT * level, TILE_WIDTH)

@@ -5,7 +5,6 @@ Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk 
 
 import asyncio
 import sys
-from pathlib import Path
 
 from affidavit.audit.v1 import audit_pb2_grpc
 from affidavit.libs.errors import AffidavitError
@@ -69,13 +68,11 @@ def main() -> int:
         return 2
     configure_logging("audit", settings.log_level)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    head = Path(settings.head_folder).expanduser() if settings.head_folder else None
-    home = Path(settings.home).expanduser()
-    tiles = Path(settings.tiles_folder).expanduser() if settings.tiles_folder else home / "audit" / "tiles"
+    home = settings.home_path
     side = home / "audit" / "side"
     try:
-        log = EvidenceLog(LogFolders.below(home, head))
-        published = Published(log, tiles)
+        log = EvidenceLog(LogFolders.below(home, settings.head_path))
+        published = Published(log, settings.tiles_path)
         stamps = authority(settings.timestamp_authority, settings.timestamp_roots, side)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")

@@ -19,7 +19,7 @@ from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.durablefile import create_file, sync_folder
 from affidavit.libs.evidence.keys import PRIVATE_NAME, PUBLIC_NAME, KeyFileError, load_public_key
 from affidavit.libs.evidence.merkle import Frontier
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
+from affidavit.libs.evidence.note import NoteError, TreeHead, open_own_checkpoint
 from affidavit.services.audit.head import HeadFile
 from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.opening import LogFolders
@@ -80,9 +80,7 @@ def _signed(source: LogFolders) -> tuple[TreeHead, bytes]:
     if note is None:
         raise AffidavitError("LOG_UNAVAILABLE", f"there is no signed head in {source.head}, and no log to back up")
     try:
-        key = load_public_key(source.keys / PUBLIC_NAME)
-        origin = TreeHead.parse(split_note(note)[0]).origin
-        return open_checkpoint(note, [Verifier(origin, key)]), note
+        return open_own_checkpoint(note, load_public_key(source.keys / PUBLIC_NAME)), note
     except (NoteError, KeyFileError) as error:
         raise AffidavitError("LOG_DAMAGED", f"the signed head in {source.head} is not this log's: {error}") from None
 

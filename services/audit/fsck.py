@@ -23,7 +23,7 @@ from affidavit.libs.evidence.keys import (
     load_private_key,
     load_public_key,
 )
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
+from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_own_checkpoint
 from affidavit.services.audit.head import HeadFile
 from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.opening import LogFolders
@@ -149,8 +149,7 @@ def _check_head(file: HeadFile, key: Ed25519PublicKey | None, report: Report) ->
         report.findings.append(Finding("head", f"{file.path} cannot be checked without the log's key", _KEY))
         return None
     try:
-        origin = TreeHead.parse(split_note(note)[0]).origin
-        return open_checkpoint(note, [Verifier(origin, key)])
+        return open_own_checkpoint(note, key)
     except NoteError as error:
         report.findings.append(Finding("head", f"{file.path} is not this log's: {error}", _HEAD))
         return None

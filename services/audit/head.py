@@ -10,7 +10,7 @@ from pathlib import Path
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import replace_file
 from affidavit.libs.evidence.keys import Signer
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, sign_checkpoint, split_note
+from affidavit.libs.evidence.note import NoteError, TreeHead, open_own_checkpoint, sign_checkpoint
 
 NAME = "checkpoint"
 
@@ -55,8 +55,7 @@ class HeadFile:
             AffidavitError: LOG_DAMAGED: it is no checkpoint, or of another log.
         """
         try:
-            origin = TreeHead.parse(split_note(note)[0]).origin
-            return SignedHead(open_checkpoint(note, [Verifier(origin, key.public_key())]), note)
+            return SignedHead(open_own_checkpoint(note, key.public_key()), note)
         except NoteError as error:
             message = (
                 f"the signed head {self.path} is not this log's: {error}; restore the head that belongs to the log"

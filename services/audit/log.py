@@ -149,10 +149,8 @@ class EvidenceLog:
         head, store = self._head, self._open.store
         if index >= head.tree.size:
             raise AffidavitError("RECORD_NOT_FOUND", f"no record {index}; the log has {head.tree.size}")
-        leaf = store.leaf(index)
+        leaf = self.leaf(index)
         side = store.side(index)
-        if leaf is None:
-            raise AffidavitError("LOG_DAMAGED", f"record {index} is missing from the store; restore it from a backup")
         path = self.prove(index, head.tree.size)
         try:
             merkle.verify_inclusion(index, head.tree.size, merkle.leaf_hash(leaf), path, head.tree.root)

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import replace_file
-from affidavit.libs.evidence.note import NoteError, TreeHead, split_note
+from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.libs.evidence.tilepaths import (
     CHECKPOINT,
     TILE_HEIGHT,
     TILE_WIDTH,
     entries_path,
+    tile_levels,
     tile_path,
     tile_widths,
 )
@@ -67,7 +68,7 @@ class Published:
             AffidavitError: LOG_DAMAGED: the store lacks something. OSError: the disk refuses.
         """
         size, written = head.tree.size, 0
-        for level in _levels(size):
+        for level in tile_levels(size):
             first = self._size >> TILE_HEIGHT * (level + 1)  # full ones before it are there
             widths = tile_widths(level, size)
             for number in range(first, len(widths)):
@@ -93,7 +94,7 @@ class Published:
 
     def _delete_partial(self, size: int) -> None:
         """Partial tiles below the newest full ones: the specification lets them go, and they would fill the disk."""
-        for level in _levels(size):
+        for level in tile_levels(size):
             begin, end = self._size >> TILE_HEIGHT * (level + 1), size >> TILE_HEIGHT * (level + 1)
             for number in range(begin, end):
                 for path in [tile_path(level, number, 1), *([] if level else [entries_path(number, 1)])]:
@@ -102,7 +103,7 @@ class Published:
     def _head(self) -> TreeHead | None:
         path = self._folder / CHECKPOINT
         try:
-            return TreeHead.parse(split_note(path.read_bytes())[0])
+            return TreeHead.unverified(path.read_bytes())
         except FileNotFoundError:
             return None
         except NoteError as error:
@@ -150,10 +151,6 @@ class Publisher:
             _log.error("publishing_failed", records=head.tree.size, message=str(error))
             return
         self._newest = head
-
-
-def _levels(size: int) -> range:
-    return range((max(size, 1).bit_length() - 1) // TILE_HEIGHT + 1)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -17,7 +17,7 @@ from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.durablefile import sync_folder
 from affidavit.libs.evidence.keys import PUBLIC_NAME, KeyFileError, load_public_key
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
+from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, open_own_checkpoint
 from affidavit.libs.evidence.record import parse_leaf
 from affidavit.libs.evidence.tilepaths import CHECKPOINT
 from affidavit.libs.evidence.tiles import TileError, TileReader, folder_tiles
@@ -80,12 +80,11 @@ def _newest(here: Here, reader: TileReader) -> SignedHead:
     """The tiles' checkpoint, if it continues the signed head that is here, or there is none."""
     key = load_public_key(here.folders.keys / PUBLIC_NAME)
     note = (here.tiles / CHECKPOINT).read_bytes()
-    origin = TreeHead.parse(split_note(note)[0]).origin
-    published = open_checkpoint(note, [Verifier(origin, key)])
+    published = open_own_checkpoint(note, key)
     own = HeadFile(here.folders.head).read()
     if own is None:
         return SignedHead(published, note)
-    signed = open_checkpoint(own, [Verifier(origin, key)])
+    signed = open_checkpoint(own, [Verifier(published.origin, key)])
     if signed.size > published.size:
         lost = f"records {published.size} to {signed.size - 1}"
         raise TileError(

@@ -1,5 +1,7 @@
 """Settings of the audit service."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from affidavit.libs.rpc import RpcSettings
@@ -32,3 +34,18 @@ class AuditSettings(RpcSettings):
     )
     timestamp_roots: str = Field("", description="PEM file of the authority's root certificates; needed with a URL")
     timestamp_interval_s: float = Field(3600.0, ge=0.1, le=86_400, description="seconds between two timestamps")
+
+    @property
+    def home_path(self) -> Path:
+        """The data folder."""
+        return Path(self.home).expanduser()
+
+    @property
+    def head_path(self) -> Path | None:
+        """The signed head's folder; None for its place in the data folder."""
+        return Path(self.head_folder).expanduser() if self.head_folder else None
+
+    @property
+    def tiles_path(self) -> Path:
+        """The published log's folder."""
+        return Path(self.tiles_folder).expanduser() if self.tiles_folder else self.home_path / "audit" / "tiles"

@@ -10,7 +10,15 @@ from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.merkle import HASH_BYTES
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier
-from affidavit.libs.evidence.tilepaths import CHECKPOINT, TILE_HEIGHT, TILE_WIDTH, entries_path, tile_path, tile_widths
+from affidavit.libs.evidence.tilepaths import (
+    CHECKPOINT,
+    TILE_HEIGHT,
+    TILE_WIDTH,
+    entries_path,
+    tile_levels,
+    tile_path,
+    tile_widths,
+)
 from affidavit.libs.evidence.tiles import TileError, TileReader, bundle_bytes, folder_tiles
 from affidavit.services.audit.offline import Progress
 from affidavit.services.audit.store import Store
@@ -50,7 +58,7 @@ class TileCheck:
             what = f"the published checkpoint has another root for {head.size} records than the store"
             self.findings.append(Finding("tile", f"{what}: another past", "restore the log that was published"))
             return
-        for level in range((max(head.size, 1).bit_length() - 1) // TILE_HEIGHT + 1):
+        for level in tile_levels(head.size):
             for number, width in enumerate(tile_widths(level, head.size)):
                 first = number * TILE_WIDTH
                 hashes = b"".join(store.node(TILE_HEIGHT * level, first + n) for n in range(width))

@@ -18,9 +18,8 @@ class EnvironmentRecord:
     def __init__(self, appender: Appends, facts: Mapping[str, Json]) -> None:
         self._appender = appender
         self._facts = dict(facts)
-        self._indices: dict[
-            bytes, int
-        ] = {}  # by the record's body: as many as preprocess replicas of different versions
+        # By the record's body: as many as there are preprocess replicas of different versions.
+        self._indices: dict[bytes, int] = {}
 
     @property
     def known(self) -> bool:

@@ -58,10 +58,10 @@ class Spool:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             sync_folder(folder)
-            self._first: int | None = None
+            first: int | None = None
             self._prev, self._count, self._size = _FIRST_PREV, 0, 0
             for line, item in self._lines():
-                self._first = item.sequence if self._first is None else self._first
+                first = item.sequence if first is None else first
                 self._prev, self._count = hashlib.sha256(line).hexdigest(), self._count + 1
                 self._size += len(line)
             os.ftruncate(self._descriptor, self._size)  # a torn last line
@@ -72,13 +72,13 @@ class Spool:
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._first = self._first or 0
+        self._first = first or 0
         self._failed = False
 
     @property
     def first(self) -> int:
         """Number of the first entry, there or to come."""
-        return self._first or 0
+        return self._first
 
     @property
     def count(self) -> int:
@@ -136,7 +136,7 @@ class Spool:
         except OSError as error:
             self._failed = True
             raise AffidavitError("LOG_UNAVAILABLE", f"the spool {self._path} cannot be emptied: {error}") from None
-        self._first = self.first + self._count
+        self._first += self._count
         self._prev, self._count, self._size = _FIRST_PREV, 0, 0
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from affidavit.libs.rpc import connect
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.auditpack.archive import pack_members, zip_bytes
 from affidavit.tools.auditpack.collect import Collected, complete
-from affidavit.tools.auditpack.models import ModelFiles, model_files
+from affidavit.tools.auditpack.models import model_files
 from affidavit.tools.cli.exits import Exit, exit_for, fail
 from affidavit.tools.cli.inputs import write_atomically
 from affidavit.tools.cli.verify import read_log_key
@@ -42,7 +42,7 @@ def write_pack(collected: Collected, data: DataFolder, result: bytes, input: byt
             models = model_files(default_models_folder(), leaf.bundle, model_key(data.keys))
         else:
             fail(f"record {leaf.index} ({leaf.kind}) is no model's answer: there is nothing to pack", Exit.USAGE)
-        write_atomically(output, zip_bytes(pack_members(collected, public_pem(key), ModelFiles(models.files), result)))
+        write_atomically(output, zip_bytes(pack_members(collected, public_pem(key), models, result)))
     except (VerificationError, TimestampError) as error:
         fail(f"NOT packed: {error}", Exit.UNVERIFIED)
     except KeyFileError as error:

@@ -13,7 +13,7 @@ from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.libs.evidence.record import Leaf, parse_leaf
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.cli.audit.access import with_log
-from affidavit.tools.cli.audit.ls import parse_time
+from affidavit.tools.cli.audit.ls import set_span
 from affidavit.tools.cli.exits import Exit, fail
 
 BY = ("tenant", "bundle")
@@ -33,9 +33,7 @@ def usage(
     if not set(names) <= set(BY):
         fail(f"--by {by}: write tenant, bundle or tenant,bundle", Exit.USAGE)
     request = audit_pb2.ListRecordsRequest()
-    for text, field in ((since, request.from_time), (until, request.to_time)):
-        if text:
-            field.FromDatetime(parse_time(text))
+    set_span(request, since, until)
 
     async def read(
         log: audit_pb2_grpc.AuditServiceStub, _: DataFolder

@@ -6,7 +6,6 @@ refuses, 4 the log is damaged.
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.settings import SettingsError, load
@@ -26,11 +25,9 @@ def run(argv: Sequence[str], work: Work) -> int:
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    home = Path(settings.home).expanduser()
-    head = Path(settings.head_folder).expanduser() if settings.head_folder else None
-    tiles = Path(settings.tiles_folder).expanduser() if settings.tiles_folder else home / "audit" / "tiles"
+    here = Here(LogFolders.below(settings.home_path, settings.head_path), settings.tiles_path)
     try:
-        return work(Here(LogFolders.below(home, head), tiles), _progress if sys.stderr.isatty() else silent)
+        return work(here, _progress if sys.stderr.isatty() else silent)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
         return 4 if error.reason == "LOG_DAMAGED" else 3

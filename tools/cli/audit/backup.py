@@ -1,9 +1,8 @@
 """`affidavit audit backup`, `affidavit audit restore` and `affidavit audit repair`."""
 
-import os
-import sys
-
 import typer
+
+from affidavit.tools.cli.audit.maintenance import maintain
 
 _HOME = typer.Option("", "--home", envvar="AFFIDAVIT_HOME", help="data folder; empty for the default")
 
@@ -17,7 +16,7 @@ def backup(
 
     Every record is hashed on the way; the copy appears only if all of them lead to the signed root.
     """
-    _run("backup", destination, *(["--with-keys"] if with_keys else []), *_given(home))
+    maintain("backup", destination, *(["--with-keys"] if with_keys else []), *_given(home))
 
 
 def restore(
@@ -25,7 +24,7 @@ def restore(
     home: str = _HOME,
 ) -> None:
     """Put a backup where there is no log. It is checked wholly first, as fsck does; nothing is overwritten."""
-    _run("restore", source, *_given(home))
+    maintain("restore", source, *_given(home))
 
 
 def repair(
@@ -36,13 +35,8 @@ def repair(
 
     Kept only if every record leads to the signed root. Tiles have no salts and no idempotency keys.
     """
-    _run("repair", *_given(home), *(["--tiles-folder", tiles_folder] if tiles_folder else []))
+    maintain("repair", *_given(home), *(["--tiles-folder", tiles_folder] if tiles_folder else []))
 
 
 def _given(home: str) -> list[str]:
     return ["--home", home] if home else []
-
-
-def _run(name: str, *arguments: str) -> None:
-    command = [sys.executable, "-m", "affidavit.services.audit.maintenance", name, *arguments]
-    os.execv(command[0], command)  # the store is opened by the service's own code, in a process of its own

@@ -14,7 +14,7 @@ from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.libs.evidence.draft import MAX_LEAF_BYTES
 from affidavit.libs.evidence.export import ExportError, Header, VerifiedExport
 from affidavit.libs.evidence.export import verify_export as check_export
-from affidavit.libs.evidence.note import TreeHead, split_note
+from affidavit.libs.evidence.note import TreeHead
 from affidavit.libs.evidence.rangeproof import outer_siblings
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.cli.audit.access import with_log
@@ -70,7 +70,7 @@ async def _write(
     log: audit_pb2_grpc.AuditServiceStub, since: datetime | None, until: datetime | None, file: BinaryIO
 ) -> None:
     note = (await log.GetCheckpoint(audit_pb2.GetCheckpointRequest())).checkpoint.note
-    size = TreeHead.parse(split_note(note)[0]).size
+    size = TreeHead.unverified(note).size
     if not size:
         fail("the log has no record yet: there is nothing to export", Exit.FAILED)
     begin, end = 0, size  # of the span; then a neighbour at each end

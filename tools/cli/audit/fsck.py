@@ -1,9 +1,8 @@
 """`affidavit audit fsck`: check all of a stopped log."""
 
-import os
-import sys
-
 import typer
+
+from affidavit.tools.cli.audit.maintenance import maintain
 
 
 def fsck(
@@ -18,12 +17,4 @@ def fsck(
     """
     flags = [("--home", home), ("--head-folder", head_folder), ("--tiles-folder", tiles_folder)]
     given = [part for flag, value in flags if value for part in (flag, value)]
-    command = [
-        sys.executable,
-        "-m",
-        "affidavit.services.audit.maintenance",
-        "fsck",
-        *given,
-        *(["--json"] if as_json else []),
-    ]
-    os.execv(command[0], command)  # the store is opened by the service's own code, in a process of its own
+    maintain("fsck", *given, *(["--json"] if as_json else []))

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.libs.evidence.keys import KeyFileError, load_public_key
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
+from affidavit.libs.evidence.note import NoteError, Verifier, open_own_checkpoint
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.cli.audit.access import with_log
 from affidavit.tools.cli.exits import Exit, fail
@@ -32,12 +32,12 @@ def show(
         fail("one of --verifier, --pem and --json", Exit.USAGE)
     answer, data = with_log(_ask)
     try:
-        origin = TreeHead.parse(split_note(answer.checkpoint.note)[0]).origin
-        known = Verifier(origin, _key(answer.public_key_pem))
-        open_checkpoint(answer.checkpoint.note, [known])
+        key = _key(answer.public_key_pem)
+        origin = open_own_checkpoint(answer.checkpoint.note, key).origin
     except NoteError as error:
         fail(f"the log's checkpoint is not signed with the key that it names: {error}", Exit.UNVERIFIED)
-    place = _file_of(data, known.key)
+    known = Verifier(origin, key)
+    place = _file_of(data, key)
     if verifier:
         print(known.text())
     elif pem:

@@ -41,9 +41,7 @@ def ls(
         limit=limit,
         newest_first=limit > 0,
     )
-    for text, field in ((since, request.from_time), (until, request.to_time)):
-        if text:
-            field.FromDatetime(parse_time(text))
+    set_span(request, since, until)
 
     async def read(log: audit_pb2_grpc.AuditServiceStub, _: DataFolder) -> list[bytes]:
         return [record.leaf async for answer in log.ListRecords(request) for record in answer.records]
@@ -63,6 +61,13 @@ def ls(
             Console(stderr=True, highlight=False).print(f"the newest {limit}; --limit 0 for all")
     else:
         Console(stderr=True).print("no such records")
+
+
+def set_span(request: audit_pb2.ListRecordsRequest, since: str, until: str) -> None:
+    """Ask for the records from one time to another, as `parse_time` reads them; empty for no end."""
+    for text, field in ((since, request.from_time), (until, request.to_time)):
+        if text:
+            field.FromDatetime(parse_time(text))
 
 
 def parse_time(text: str) -> datetime:

@@ -3,7 +3,7 @@
 import typer
 
 from affidavit.audit.v1 import audit_pb2
-from affidavit.libs.evidence.note import TreeHead, split_note
+from affidavit.libs.evidence.note import TreeHead
 from affidavit.tools.cli.audit.access import with_log
 from affidavit.tools.cli.audit.table import print_card, write_line
 
@@ -17,6 +17,6 @@ def show(
     if json:
         write_line(receipt.leaf)
         return
-    head = TreeHead.parse(split_note(receipt.checkpoint.note)[0])
+    head = TreeHead.unverified(receipt.checkpoint.note)
     salt = "kept" if receipt.salt else "erased: its commitments cannot be opened any more"
     print_card(receipt.leaf, [("log", f"{head.origin}, {head.size} records"), ("salt", salt)])

@@ -4,7 +4,7 @@ import typer
 from rich.console import Console
 
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
-from affidavit.libs.evidence.note import TreeHead, split_note
+from affidavit.libs.evidence.note import TreeHead
 from affidavit.libs.evidence.record import parse_leaf
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.cli.audit.access import with_log
@@ -21,7 +21,7 @@ def tail(
     async def follow(log: audit_pb2_grpc.AuditServiceStub, _: DataFolder) -> None:
         following: int | None = None
         async for answer in log.WatchCheckpoints(audit_pb2.WatchCheckpointsRequest()):
-            size = TreeHead.parse(split_note(answer.checkpoint.note)[0]).size
+            size = TreeHead.unverified(answer.checkpoint.note).size
             first = max(0, size - lines) if following is None else following
             following = size
             if first >= size:
