@@ -2,9 +2,9 @@
 //
 // usage: hammer SECONDS
 //
-// The last line of its output is a digest of what image work and CTC decoding answered to fixed inputs. A sanitizer
-// build has no function clones (core/clones.h), so the same digest from a plain build says that the clones change no
-// bit.
+// The last line of its output is a digest of what image work, CTC decoding and the log answered to fixed inputs. A
+// sanitizer build has no function clones (core/clones.h), so the same digest from a plain build says that the clones
+// change no bit.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -19,10 +19,14 @@
 #include <thread>
 #include <vector>
 
+#include "core/append_item.h"
 #include "core/crop.h"
 #include "core/ctc.h"
+#include "core/leaf.h"
 #include "core/resize.h"
 #include "core/scheduler.h"
+#include "core/tree.h"
+#include "core/wire.h"
 
 namespace {
 
@@ -93,6 +97,50 @@ void ctc_once(Random& random, Digest& digest) {
   digest.add(path.confidence.data(), path.confidence.size() * sizeof(float));
 }
 
+// A message of the log, cut short and with bytes changed as a hostile caller would send it, and a tree that grows by
+// it.
+void log_once(Random& random, Digest& digest) {
+  std::string draft, item, message;
+  const std::string hash(32, 'h');
+  put_bytes(draft, 1, "default");
+  put_bytes(draft, 2, std::string(1 + below(random, 130), 'r'));
+  put_number(draft, 3, 1 + below(random, 9));
+  put_number(draft, 4, 1 + below(random, 3));
+  put_bytes(draft, 6, hash);
+  put_bytes(draft, 7, below(random, 2) ? R"({"a":[1,{"b":null}],"dpi":200})" : R"({"a":)");
+  put_bytes(draft, 10, std::string(1 + below(random, 3), static_cast<char>(below(random, 128))));
+  put_number(item, 1, random());
+  put_bytes(item, 2, "page/1");
+  put_bytes(item, 3, hash);
+  put_bytes(item, 4, draft);
+  put_bytes(item, 5, hash);
+  for (int i = 1 + below(random, 3); i; --i) put_bytes(message, 1, item);
+  for (int i = below(random, 4); i; --i) message[random() % message.size()] = static_cast<char>(random());
+  message.resize(message.size() - (below(random, 3) ? 0 : random() % message.size()));
+  // A copy of exactly that size on the heap, so that one byte too many is seen.
+  std::unique_ptr<char[]> exact(new char[message.size()]);
+  std::memcpy(exact.get(), message.data(), message.size());
+  const std::uint64_t size = random() % 100;
+  GrowingTree tree(size, std::vector<Hash>(static_cast<std::size_t>(__builtin_popcountll(size))));
+  try {
+    for (const std::string_view part : split_append_request({exact.get(), message.size()})) {
+      const AppendItem read = read_append_item(part);
+      if (!is_plain(read)) continue;
+      const std::string leaf = leaf_bytes(read, tree.size(), "2026-11-30T21:09:00.000001Z");
+      tree.append(leaf_hash(leaf));
+      digest.add(leaf.data(), leaf.size());
+    }
+  } catch (const WireError&) {
+    digest.add("refused", 7);
+  }
+  for (std::uint64_t index = size; index < tree.size(); ++index) {
+    for (const Hash& hash_above : tree.path(index)) digest.add(hash_above.data(), hash_above.size());
+  }
+  const Hash root = tree.root();
+  digest.add(root.data(), root.size());
+  require(sha256({message}) == sha256_portable({message}), "two ways to hash differ");
+}
+
 // One life of a scheduler: submitters, cancelling ones among them, engines, a canary, settings that change, close.
 void scheduler_life(std::uint64_t seed) {
   constexpr int kSubmitters = 4, kEngines = 3, kEach = 1500;
@@ -156,6 +204,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 300; ++i) {
     image_once(fixed, digest);
     ctc_once(fixed, digest);
+    log_once(fixed, digest);
   }
   std::vector<std::thread> workers;
   std::atomic<int> calls{0};
@@ -166,6 +215,7 @@ int main(int argc, char** argv) {
       while (Clock::now() < until) {
         image_once(random, unused);
         ctc_once(random, unused);
+        log_once(random, unused);
         ++calls;
       }
     });
@@ -175,6 +225,6 @@ int main(int argc, char** argv) {
     scheduler_life(++lives);
   } while (Clock::now() < until);
   for (auto& thread : workers) thread.join();
-  std::printf("%d scheduler lives, %d image and text calls\n", lives, calls.load());
+  std::printf("%d scheduler lives, %d image, text and log calls\n", lives, calls.load());
   std::printf("digest %016llx\n", static_cast<unsigned long long>(digest.value));
 }

@@ -18,11 +18,15 @@ def bench(
     name: str = typer.Argument(help=" or ".join(NAMES)),
     as_json: bool = typer.Option(False, "--json", help="print one JSON object as the last line"),
     quick: bool = typer.Option(False, "--quick", help="at most 5 minutes, less exact"),
+    full: bool = typer.Option(False, "--full", help="audit: a log of ten million records, an hour and 10 GB"),
 ) -> None:
     """Measure speed and quality; peers are installed into .venv-peers on first use."""
     if name not in NAMES:
         fail(f"there is no benchmark {name!r}; there is {', '.join(NAMES)}", Exit.USAGE)
-    figures = importlib.import_module(f"affidavit.tools.bench.{name}").run(quick)
+    if full and (quick or name != "audit"):
+        fail("--full is for `bench audit`, and not with --quick", Exit.USAGE)
+    measure = importlib.import_module(f"affidavit.tools.bench.{name}").run
+    figures = measure(quick, full) if full else measure(quick)
     figures |= {"cores": len(os.sched_getaffinity(0)), "cpu": _cpu(), "commit": _commit()}
     if as_json:
         print(json.dumps(figures))
