@@ -3,6 +3,7 @@
 | family  | key                                    | value                                                    |
 | ------- | -------------------------------------- | -------------------------------------------------------- |
 | default | `v`, `origin`, `tree`, `canary`        | format version; log name; size (8) and root (32); a count |
+| default | `archive/…`                            | what is in the archive (`archive/ledger.py`)             |
 | leaf    | index (8, big-endian)                  | the leaf's bytes                                         |
 | node    | level (1), index (8)                   | hash (32) of the complete subtree, level 0 the leaf's    |
 | key     | tenant NUL request id NUL step         | index (8)                                                |
@@ -13,7 +14,7 @@ hashes nothing again.
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -191,6 +192,31 @@ class Store:
             entries.status()  # a damaged block ends the iteration like an end
         except Exception as error:
             raise _failure(error, f"the log's store in {self._path} cannot be read") from error
+
+    def notes(self, prefix: bytes) -> list[bytes]:
+        """Values of the default family whose keys begin with `prefix`, in the order of the keys."""
+        found: list[bytes] = []
+        try:
+            for key, value in self._db.items(from_key=prefix):
+                if not cast("bytes", key).startswith(prefix):
+                    break
+                found.append(cast("bytes", value))
+        except Exception as error:
+            raise _failure(error, f"the log's store in {self._path} cannot be read") from error
+        return found
+
+    def keep_notes(self, notes: Mapping[bytes, bytes | None], released: range = range(0)) -> None:
+        """Put (or, where None, delete) notes, and delete the leaves of `released`; durably, all or none. Raises as
+        `commit` does."""
+        batch = WriteBatch(raw_mode=True)
+        for key, value in notes.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        for index in released:
+            batch.delete(_index(index), self._handles["leaf"])
+        self._commit(batch)
 
     def has_from(self, family: str, index: int) -> bool:
         """Whether a family that is keyed by index has anything at `index` or after it."""
