@@ -80,6 +80,7 @@ class S3Store:
             "put_object",
             Key=self._prefix + key,
             Body=data,
+            ChecksumAlgorithm="SHA256",
             ChecksumSHA256=base64.b64encode(hashlib.sha256(data).digest()).decode(),
             ObjectLockMode=_MODE,
             ObjectLockRetainUntilDate=retain_until,

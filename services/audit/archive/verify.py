@@ -65,7 +65,6 @@ class Listed:
 
     manifest: Manifest
     sha256: bytes
-    latest: bool
 
 
 def verify_archive(
@@ -81,12 +80,9 @@ def verify_archive(
     folders, report.cut_short = _folders(objects)
     remembered = {segment_folder(s.first, s.last): s for s in known or ()}
     chain = _Chain(report)
-    total = 0
     for done, folder in enumerate(folders, 1):
         listed = _manifest(objects, folder, remembered.pop(folder, None), report)
         if listed is not None:
-            total = max(total, listed.manifest.last + 1)
-            report.covered += not listed.latest
             chain.add(listed)
             _check(objects, listed.manifest, verifiers, chain, report)
         progress("segments", done, len(folders))
@@ -168,9 +164,8 @@ def _manifest(objects: ObjectStore, folder: str, known: Archived | None, report:
     if found is None:
         report.findings.append(f"{key}: no version of it has the bytes that were read back")
         return None
-    copy, kept = found
-    manifest = _parse(key, folder, kept, report)
-    return Listed(manifest, sha256_of(kept.data), copy.latest) if manifest else None
+    manifest = _parse(key, folder, found.kept, report)
+    return Listed(manifest, sha256_of(found.kept.data)) if manifest else None
 
 
 def _parse(key: str, folder: str, kept: Kept, report: ArchiveReport) -> Manifest | None:
