@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import os
 import socket
 import subprocess
 import sys
@@ -23,7 +24,7 @@ CREDENTIALS = {
 
 
 class S3Server:
-    """A server process; `stop` and `start` keep its address, and what SeaweedFS had stored."""
+    """A server process."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
@@ -50,13 +51,18 @@ class S3Server:
             weed = Path(sys.executable).with_name("weed")
             command = [str(weed), "server", f"-dir={self.folder}", "-ip=127.0.0.1", "-s3", f"-s3.port={port}"]
             command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"]
-            command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=100", "-master.volumeSizeLimitMB=64"]
+            command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=2000", "-master.volumeSizeLimitMB=64"]
         with (self.folder / "stderr").open("ab") as errors:
-            self.process = subprocess.Popen(command, stdout=errors, stderr=errors)
-        self._wait()
+            self.process = subprocess.Popen(command, stdout=errors, stderr=errors, env=os.environ | CREDENTIALS)
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
-        self.process.terminate()
+        if self.process.poll() is None:
+            self.process.kill()  # SeaweedFS takes a minute to end by itself, and nothing of it is kept
         self.process.wait(DEADLINE_S)
 
     def client(self) -> Any:
@@ -75,14 +81,14 @@ class S3Server:
         return name
 
     def _wait(self) -> None:
-        """Until it answers a listing of its buckets."""
+        """Until it answers a listing of its buckets, were it with a refusal."""
         for _ in range(DEADLINE_S * 10):
             if self.process.poll() is not None:
                 raise AssertionError(f"{self.name} ended: {(self.folder / 'stderr').read_text()[-2000:]}")
             with contextlib.suppress(OSError, http.client.HTTPException):
                 connection = http.client.HTTPConnection("127.0.0.1", self.ports[0], timeout=1)
                 connection.request("GET", "/")
-                if connection.getresponse().status == 200:
+                if connection.getresponse().status in (200, 403):
                     return
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.1)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +15,8 @@ import pytest
 
 from affidavit.audit.v1 import audit_pb2
 from affidavit.libs.evidence.receipt import verify_receipt
+from affidavit.libs.settings import SettingsError, load
+from affidavit.services.audit.settings import AuditSettings
 from tests.contract.audit_process import AuditProcess, append, append_one, head, item
 from tests.contract.s3_server import CREDENTIALS, S3Server, serving
 
@@ -56,25 +59,26 @@ def refused(home: Path, *flags: str) -> str:
     return line
 
 
-async def test_records_are_kept_180_days_at_least(tmp_path) -> None:
-    audit = await started(tmp_path / "home", "--archive", str(tmp_path / "archive"), "--retention-days", "180")
-    assert audit.stop() == 0
-    line = refused(tmp_path / "home", "--archive", str(tmp_path / "archive"), "--retention-days", "179")
-    assert "retention_days" in line
-    assert "records are kept 180 days at least, not 179" in line
+def test_records_are_kept_180_days_at_least() -> None:
+    assert load(AuditSettings, "audit", ["--retention-days", "180"], {}).values.retention_days == 180
+    with pytest.raises(SettingsError, match=r"retention_days \(--retention-days\): .*180 days at least, not 179"):
+        load(AuditSettings, "audit", ["--retention-days", "179"], {})
 
 
+@pytest.mark.slow
 async def test_a_service_does_not_start_with_a_bucket_that_keeps_nothing(tmp_path, moto: S3Server) -> None:
     home, flags = tmp_path / "home", ["--archive-endpoint", moto.url, "--archive"]
     audit = await started(home, *flags, f"s3://{moto.bucket()}/evidence")
     assert audit.stop() == 0
     assert "has no Object Lock" in refused(home, *flags, f"s3://{moto.bucket(locked=False)}/evidence")
     assert "there is no bucket" in refused(home, *flags, "s3://never-made")
+    assert "180 days at least, not 179" in refused(home, "--retention-days", "179")
     assert "neither a folder nor s3://" in refused(home, "--archive", "gs://bucket")
     absent = await started(home, "--archive-endpoint", "http://127.0.0.1:9", "--archive", "s3://somewhere")
     assert absent.stop() == 0  # one that does not answer is asked again later
 
 
+@pytest.mark.slow
 async def test_the_schedule_archives_and_the_commands_list_and_verify(tmp_path) -> None:
     home, archive = tmp_path / "home", tmp_path / "archive"
     flags = ["--archive", str(archive), "--archive-interval-s", "0.2", "--archive-segment-records", "10"]
@@ -88,7 +92,7 @@ async def test_the_schedule_archives_and_the_commands_list_and_verify(tmp_path) 
     assert metric(metrics, "affidavit_audit_unarchived_timestamp_seconds") == 0
     listed = await asyncio.to_thread(command, home, "archive", "ls", "--archive", str(archive), "--json")
     rows = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert [row["first"] for row in rows][0] == 0
+    assert rows[0]["first"] == 0
     assert rows[-1]["last"] == 24
     assert all("keys/log.pub" in row["files"] for row in rows)
     running = await asyncio.to_thread(command, home, "archive", "verify", "--archive", str(archive), "--json")
@@ -113,67 +117,59 @@ def metric(address: str, name: str) -> float:
 
 
 def free_port() -> int:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
+@pytest.fixture
+def own(tmp_path):
+    """A server that the test may stop."""
+    yield from serving("moto", tmp_path / "server")
+
+
 @pytest.mark.slow
-async def test_a_long_log_is_released_and_goes_on_answering_also_when_its_archive_is_away(tmp_path) -> None:
-    home = tmp_path / "home"
-    for server in serving("moto", tmp_path / "server"):
-        place, endpoint = f"s3://{server.bucket()}/log", server.url
-        settings = {
-            "AFFIDAVIT_AUDIT_ARCHIVE": place,
-            "AFFIDAVIT_AUDIT_ARCHIVE_ENDPOINT": endpoint,
-            "AFFIDAVIT_AUDIT_ARCHIVE_SEGMENT_RECORDS": str(SEGMENT),
-        }
-        flags = ["--archive", place, "--archive-endpoint", endpoint, "--archive-segment-records", str(SEGMENT)]
-        audit = await started(home, *flags)
-        async with audit.stub() as stub:
-            for first in range(0, COUNT, 1000):
-                await append(stub, [[item(f"r-{n}") for n in range(first, min(first + 1000, COUNT))]])
-            before = [(await receipt(stub, index)) for index in (0, 1, 599, 600, COUNT - 1)]
+async def test_a_long_log_is_released_and_goes_on_answering_also_when_its_archive_is_away(tmp_path, own) -> None:
+    home, place, samples = tmp_path / "home", f"s3://{own.bucket()}/log", (0, 1, 599, 600, COUNT - 1)
+    settings = {
+        "AFFIDAVIT_AUDIT_ARCHIVE": place,
+        "AFFIDAVIT_AUDIT_ARCHIVE_ENDPOINT": own.url,
+        "AFFIDAVIT_AUDIT_ARCHIVE_SEGMENT_RECORDS": str(SEGMENT),
+    }
+    flags = ["--archive", place, "--archive-endpoint", own.url, "--archive-segment-records", str(SEGMENT)]
+    audit = await started(home, *flags)
+    async with audit.stub() as stub:
+        for first in range(0, COUNT, 1000):
+            await append(stub, [[item(f"r-{n}") for n in range(first, min(first + 1000, COUNT))]])
+        before = [await receipt(stub, index) for index in samples]
 
-        def audit_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return command(home, *arguments, address=audit.address, **settings)
+    async def said(*arguments: str) -> dict:
+        done = await asyncio.to_thread(lambda: command(home, *arguments, address=audit.address, **settings))
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return json.loads(done.stdout)
 
-        none = await asyncio.to_thread(audit_command, "archive", "release", "--keep-local-days", "0", "--json")
-        assert json.loads(none.stdout) == {"released": 0}  # nothing is archived
-        ran = await asyncio.to_thread(audit_command, "archive", "run", "--json")
-        assert ran.returncode == 0, ran.stderr
-        assert json.loads(ran.stdout) == {"archived": COUNT}
-        kept = await asyncio.to_thread(audit_command, "archive", "release", "--keep-local-days", "1", "--json")
-        assert json.loads(kept.stdout) == {"released": 0}
-        done = await asyncio.to_thread(audit_command, "archive", "release", "--keep-local-days", "0", "--json")
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout) == {"released": 600}
-        verified = await asyncio.to_thread(audit_command, "archive", "verify")
-        assert verified.returncode == 0, verified.stdout
-        assert audit.stop() == 0
-        audit = await started(home, *flags)  # the start's check of the newest records finds them
-        async with audit.stub() as stub:
-            assert [await receipt(stub, index) for index in (0, 1, 599, 600, COUNT - 1)] == before
-            listed = [
-                record.index
-                async for answer in stub.ListRecords(audit_pb2.ListRecordsRequest(last_index=700))
-                for record in answer.records
-            ]
-            assert listed == list(range(701))
-            proof = await stub.GetInclusionProof(audit_pb2.GetInclusionProofRequest(leaf_index=3))
-            assert len(proof.inclusion_proof.hashes) == len(before[0].inclusion_proof.hashes)
-            shutil.rmtree(home / "audit" / "tiles")
-        assert audit.stop() == 0
-        fsck = await asyncio.to_thread(audit_command, "fsck", "--json")
-        assert (fsck.returncode, json.loads(fsck.stdout)["released"]) == (0, 600), fsck.stdout
-        audit = await started(home, *flags)  # tiles again, from the archive where need be
-        assert audit.stop() == 0
-        fsck = await asyncio.to_thread(audit_command, "fsck")
-        assert fsck.returncode == 0, fsck.stdout
-        audit = await started(home, *flags)
-    async with audit.stub() as stub:  # the server has gone
+    assert await said("archive", "release", "--keep-local-days", "0", "--json") == {
+        "released": 0
+    }  # nothing is archived
+    assert await said("archive", "run", "--json") == {"archived": COUNT}
+    assert await said("archive", "release", "--keep-local-days", "1", "--json") == {"released": 0}
+    assert await said("archive", "release", "--keep-local-days", "0", "--json") == {"released": 600}
+    assert (await said("archive", "verify", "--json"))["records"] == COUNT
+    assert audit.stop() == 0
+    audit = await started(home, *flags)  # the start's check of the newest records finds them
+    async with audit.stub() as stub:
+        assert [await receipt(stub, index) for index in samples] == before
+        request = audit_pb2.ListRecordsRequest(last_index=700)
+        listed = [record.index async for answer in stub.ListRecords(request) for record in answer.records]
+        assert listed == list(range(701))
+    assert audit.stop() == 0
+    shutil.rmtree(home / "audit" / "tiles")
+    audit = await started(home, *flags)  # tiles again, from the archive where need be
+    assert audit.stop() == 0
+    assert (await said("fsck", "--json"))["released"] == 600
+    audit = await started(home, *flags)
+    own.stop()
+    async with audit.stub() as stub:
         with pytest.raises(grpc.aio.AioRpcError, match="record 7 is in the archive alone") as caught:
             await receipt(stub, 7)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
