@@ -48,6 +48,13 @@ class Proven:
     repeated: bool = False
 
 
+@dataclass(frozen=True)
+class InArchive:
+    """A repeated key whose record is in the archive alone: to be read by `record`, which may wait, on another thread."""
+
+    index: int
+
+
 class EvidenceLog:
     """The one log of this process.
 
@@ -81,7 +88,7 @@ class EvidenceLog:
         """Why nothing can be appended now."""
         return self._failure
 
-    def append(self, entries: Sequence[Entry]) -> list[Proven | AffidavitError]:
+    def append(self, entries: Sequence[Entry]) -> list[Proven | InArchive | AffidavitError]:
         """Commit `entries` as one group: for each its proof, or why it has no place.
 
         Raises:
@@ -294,11 +301,10 @@ class EvidenceLog:
         metrics.records.inc(len(group.records))
         metrics.tree_leaves.set(tree.size)
 
-    def _proven(self, group: Group, place: Place) -> Proven | AffidavitError:
+    def _proven(self, group: Group, place: Place) -> Proven | InArchive:
         new = group.record(place.index)
         if new is None and self.is_released(place.index):  # the writer waits for no archive
-            message = f"this is record {place.index} already, which is in the archive alone: ask for it by its key"
-            return AffidavitError("SERVICE_UNAVAILABLE", message)
+            return InArchive(place.index)
         if new is None:
             return replace(self.record(place.index), repeated=True)
         return Proven(place.index, new.leaf, new.side.salt, self._head, group.prove(place.index), place.repeated)

@@ -25,7 +25,7 @@ from affidavit.services.audit.archive.s3 import S3Store
 from affidavit.services.audit.archive.verify import ArchiveReport, list_archive, verify_archive
 from affidavit.services.audit.backup import back_up
 from affidavit.services.audit.fsck import check_log
-from affidavit.services.audit.log import Proven
+from affidavit.services.audit.log import InArchive, Proven
 from affidavit.services.audit.offline import silent
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.reading import list_records
@@ -430,9 +430,7 @@ async def test_an_archive_that_does_not_answer_costs_its_records_alone(made, own
     archived.append(COUNT, COUNT + 9)
     assert archived.log.record(COUNT + 9).leaf
     assert len(archived.log.prove(0, COUNT + 10)) == 6  # proofs are local
-    (again,) = archived.log.append([entry_of(item("r-0"))])
-    assert isinstance(again, AffidavitError)
-    assert again.reason == "SERVICE_UNAVAILABLE"
+    assert archived.log.append([entry_of(item("r-0"))]) == [InArchive(0)]  # and its caller's answer is UNAVAILABLE
     with pytest.raises(AffidavitError, match="did not do"):
         await archived.archive()
     assert archived.log.failure is None

@@ -162,6 +162,10 @@ async def test_a_long_log_is_released_and_goes_on_answering_also_when_its_archiv
         request = audit_pb2.ListRecordsRequest(last_index=700)
         listed = [record.index async for answer in stub.ListRecords(request) for record in answer.records]
         assert listed == list(range(701))
+        again = await append(stub, [[item("r-5"), item("r-10001"), item("r-5", content=b"other")]])
+        outcomes = {result.receipt.index if result.HasField("receipt") else result.error.reason for result in again}
+        assert outcomes == {5, 10_001, "IDEMPOTENCY_CONFLICT"}  # the stored receipt again, from wherever it is
+        assert sum(result.repeated_key for result in again) == 2
     assert audit.stop() == 0
     shutil.rmtree(home / "audit" / "tiles")
     audit = await started(home, *flags)  # tiles again, from the archive where need be
