@@ -9,7 +9,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from affidavit.audit.v1 import audit_pb2_grpc
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.evidence.timestamps import FOLDER, TimestampError
@@ -51,7 +50,7 @@ async def serve(
     publisher = Publisher(log, published, settings.publish_interval_s)
     archiving = _archiving(settings, log, appender)
     servicer = AuditServicer(log, appender, watch, publisher, archiving, host.draining)
-    audit_pb2_grpc.add_AuditServiceServicer_to_server(servicer, host.server)
+    servicer.serve(host.server)
     interval_s = settings.archive_interval_s if settings.archive else None
     tasks = [asyncio.create_task(archiving.run(interval_s), name="archiving")]
     if cosigning is not None:

@@ -103,7 +103,10 @@ CHANGED_LEAF = RUN[3].replace(b'"ok"', b'"no"', 1).replace(b'"r-8"', b'"r-9"', 1
         (sealed([*RUN, LEAVES[LAST + 1]], NOTE), "it has 9 records"),
         (sealed(RUN, NOTE, newest_time=BEGIN), "newest_time is not its last record's"),
         (sealed(RUN, NOTE, tree_size=SIZE - 1), "its checkpoint is of 23 records"),
-        (sealed(RUN, NOTE, origin="affidavit.local/other"), "its checkpoint is of 23 records of log affidavit.local/test"),
+        (
+            sealed(RUN, NOTE, origin="affidavit.local/other"),
+            "its checkpoint is of 23 records of log affidavit.local/test",
+        ),
         (sealed(RUN, NOTE, before=(bytes(32), bytes(32))), "not what was signed"),
         (sealed(RUN, NOTE, before=()), "not what was signed"),
         (sealed(RUN, NOTE, after=(bytes(32),)), "not what was signed"),
