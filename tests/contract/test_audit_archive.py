@@ -26,9 +26,10 @@ from affidavit.services.audit.archive.verify import ArchiveReport, list_archive,
 from affidavit.services.audit.backup import back_up
 from affidavit.services.audit.fsck import check_log
 from affidavit.services.audit.log import InArchive, Proven
-from affidavit.services.audit.offline import silent
+from affidavit.services.audit.offline import Here, silent
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.reading import list_records
+from affidavit.services.audit.repair import repair
 from tests.contract.archive_log import RETENTION, ArchivedLog, FaultyStore
 from tests.contract.audit_process import item
 from tests.contract.s3_server import CREDENTIALS, S3Server, serving
@@ -307,6 +308,46 @@ async def test_cards_manifests_and_keys_are_kept_as_long_as_the_newest_record_th
     assert dates() == {third.retain_until}
     report = verify(archived)
     assert (report.findings, report.missing_files) == ([], len(second.missing))
+
+
+def here(archived: ArchivedLog) -> Here:
+    return Here(LogFolders.below(archived.home), archived.home / "audit" / "tiles", lambda: archived.objects)
+
+
+async def test_a_log_whose_disk_is_lost_comes_back_from_its_archive_and_its_keys(made, objects, tmp_path) -> None:
+    archived = made(objects)
+    before = [proof(archived.log.record(index)) for index in range(COUNT)]
+    await archived.archive()
+    archived.close()
+    shutil.rmtree(archived.home / "audit")
+    head = repair(here(archived), silent, from_archive=True)
+    assert head.size == COUNT
+    again = made(objects, count=0)
+    assert [proof(again.log.record(n))[:2] for n in range(COUNT)] == [known[:2] for known in before]
+    assert again.log.head.tree == before[0][3].tree
+    assert again.log.indices_of("default", "r-7") == [7]
+    again.append(COUNT, COUNT + 2)
+    assert await again.archive() == COUNT + 3  # found there and checked, then what is new
+    assert verify(again).findings == []
+
+
+async def test_an_archive_that_lacks_what_the_head_signed_or_is_damaged_repairs_nothing(made, tmp_path) -> None:
+    objects = FolderStore(tmp_path / "archive")
+    archived = made(objects)
+    await archived.archive()
+    archived.append(COUNT, COUNT)
+    archived.close()
+    shutil.move(archived.home / "audit" / "store", tmp_path / "lost")
+    with pytest.raises(AffidavitError, match=f"ends after {COUNT} records, the signed head covers {COUNT + 1}"):
+        repair(here(archived), silent, from_archive=True)
+    (archived.home / "audit" / "head" / "checkpoint").unlink()
+    segment = sorted((tmp_path / "archive" / "segments").iterdir())[1]
+    shutil.move(segment, tmp_path / "segment")
+    with pytest.raises(AffidavitError, match="does not go on where the one before ends"):
+        repair(here(archived), silent, from_archive=True)
+    shutil.move(tmp_path / "segment", segment)
+    assert list((archived.home / "audit").glob("store*")) == []
+    assert repair(here(archived), silent, from_archive=True).size == COUNT
 
 
 # S3 alone.

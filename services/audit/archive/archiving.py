@@ -21,6 +21,7 @@ from affidavit.services.audit.archive import segments
 from affidavit.services.audit.archive.ledger import Archived
 from affidavit.services.audit.archive.namedfiles import NamedFiles
 from affidavit.services.audit.archive.objects import ObjectStore
+from affidavit.services.audit.head import SignedHead
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import CHECKED_RECORDS
 
@@ -129,7 +130,7 @@ class Archiving:
         while self._log.ledger.size < head.tree.size:
             manifest = await asyncio.to_thread(segments.find_whole, objects, self._log.ledger.size)
             if manifest is None:
-                await self._write(objects)
+                await self._write(objects, head)
                 manifest = await asyncio.to_thread(segments.find_whole, objects, self._log.ledger.size)
             if manifest is None:
                 raise AffidavitError("HASH_MISMATCH", f"{objects.place} does not have the manifest that was written")
@@ -142,11 +143,12 @@ class Archiving:
             progress(self._log.ledger.size - begin, head.tree.size - begin)
         return self._log.ledger.size - begin
 
-    async def _write(self, objects: ObjectStore) -> None:
+    async def _write(self, objects: ObjectStore, head: SignedHead) -> None:
+        # All segments of a pass under one checkpoint: the last of them ends where it does.
         planned = self._log.ledger.planned()
         if planned is None or planned.first != self._log.ledger.size:
             planned = await asyncio.to_thread(
-                segments.plan, self._log, self._log.head, self._rules.records, self._rules.retention
+                segments.plan, self._log, head, self._rules.records, self._rules.retention
             )
             await self._on_writer(lambda planned=planned: self._log.plan_segment(planned))
         segment = await asyncio.to_thread(segments.build, self._log, planned, self._named)
