@@ -3,6 +3,7 @@
 import typer
 
 from affidavit.tools.cli.audit import (
+    archive,
     backup,
     export,
     forget,
@@ -35,3 +36,4 @@ app.command("repair")(backup.repair)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
 app.add_typer(key.app, name="key")
+app.add_typer(archive.app, name="archive")
