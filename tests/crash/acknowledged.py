@@ -11,8 +11,9 @@ import grpc
 from affidavit.audit.v1 import audit_pb2
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
-from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
+from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint, open_own_checkpoint
 from affidavit.libs.evidence.record import parse_leaf
+from affidavit.services.audit.head import HeadFile
 from tests.contract.audit_process import AuditProcess, append, head, item
 
 CALLERS = 8
@@ -59,9 +60,9 @@ async def call(stub, name: str, heard: Heard, first_answer: asyncio.Event, again
 
 def head_on_disk(home: Path) -> TreeHead:
     """The signed head as it lies in the data folder, its signature checked."""
-    note = (home / "audit" / "head" / "checkpoint").read_bytes()
-    origin = note.decode().splitlines()[0]
-    return open_checkpoint(note, [Verifier(origin, AuditProcess.key_of(home))])
+    note = HeadFile(home / "audit" / "head").read()
+    assert note is not None
+    return open_own_checkpoint(note, AuditProcess.key_of(home))
 
 
 async def check(audit: AuditProcess, heard: Heard, heads: Sequence[TreeHead] = ()) -> None:

@@ -78,7 +78,7 @@ async def one_failed_sync_and_a_power_cut(place: Path, sync: int) -> None:
     home, journal = place / "home", place / "journal"
     home.mkdir()
     disk, heard = Disk(home), Heard()
-    faults = Faults(home, journal, cut=900, failing_sync=f"home/:{sync}")
+    faults = Faults(home, journal, cut=400, failing_sync=f"home/:{sync}")
     flags = ("--canary-interval-s", "0.2", "--publish-interval-s", "0.2")
     audit = AuditProcess(home, *flags, environment=faults.environment())
     try:
@@ -108,7 +108,7 @@ async def test_short_writes_are_finished_and_nothing_is_lost_by_them(tmp_path: P
     home.mkdir()
     disk, heard = Disk(home), Heard()
     audit = AuditProcess(
-        home, environment=Faults(home, journal, cut=500, short=random.randrange(1 << 30)).environment()
+        home, environment=Faults(home, journal, cut=300, short=random.randrange(1 << 30)).environment()
     )
     try:
         async with audit.stub() as stub:

@@ -11,8 +11,8 @@ from tests.crash.acknowledged import CALLERS, Heard, call, check, check_retries
 from tests.crash.faults.disk import Disk, Variant
 from tests.crash.faults.preload import Faults
 
-# Measured: the first start makes about 110 changes and syncs, one after a power cut 60; a group commit 4 to 7.
-START, LOAD = 130, 900
+# Measured: the first start makes about 110 changes and syncs, one after a power cut 60; a group commit 3 or 4.
+START, LOAD = 130, 400
 
 
 async def live(home: Path, journal: Path, cut: int, heard: Heard) -> None:
