@@ -4,6 +4,7 @@ import typer
 
 from affidavit.tools.cli.audit import (
     backup,
+    check,
     export,
     forget,
     fsck,
@@ -22,6 +23,7 @@ app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_
 app.command("ls")(ls.ls)
 app.command("show")(show.show)
 app.command("prove")(prove.prove)
+app.command("check")(check.check)
 app.command("tail")(tail.tail)
 app.command("pack")(pack.pack)
 app.command("export")(export.export)
