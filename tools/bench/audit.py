@@ -24,7 +24,7 @@ from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.libs.rpc import connect
 from affidavit.libs.rpc.polling import poll_where_calls_complete
 from affidavit.services.audit.entry import entry_of
-from affidavit.services.audit.log import EvidenceLog
+from affidavit.services.audit.log import EvidenceLog, Proven
 from affidavit.services.audit.opening import LogFolders
 from affidavit.tools.bench.audit_load import CALLERS, Load, items, p99, paced, round_of, service
 
@@ -102,8 +102,8 @@ async def _opened(home: Path, records: int) -> dict[str, object]:
     leaf_bytes = 0
     for begin in range(0, records, 1000):
         for proven in log.append([entry_of(item) for item in items(f"fill-{begin}", min(1000, records - begin))]):
-            if isinstance(proven, Exception):
-                raise proven
+            if not isinstance(proven, Proven):
+                raise SystemExit(f"not appended: {proven}")
             leaf_bytes += len(proven.leaf)
     took = [_seconds(lambda: log.record(random.randrange(records))) for _ in range(PROOFS)]
     log.close()

@@ -3,7 +3,9 @@
 import typer
 
 from affidavit.tools.cli.audit import (
+    archive,
     backup,
+    check,
     export,
     forget,
     fsck,
@@ -22,6 +24,7 @@ app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_
 app.command("ls")(ls.ls)
 app.command("show")(show.show)
 app.command("prove")(prove.prove)
+app.command("check")(check.check)
 app.command("tail")(tail.tail)
 app.command("pack")(pack.pack)
 app.command("export")(export.export)
@@ -35,3 +38,4 @@ app.command("repair")(backup.repair)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
 app.add_typer(key.app, name="key")
+app.add_typer(archive.app, name="archive")
