@@ -129,7 +129,7 @@ def main() -> int:
     get_logger("audit").info("log_opened", origin=log.head.tree.origin, records=log.head.tree.size)
     cosigning = Cosigning(log, witnesses, settings.witness_quorum, side) if witnesses else None
     timestamping = Timestamping(log, stamps, home / "audit" / FOLDER) if stamps else None
-    gc.freeze()  # what is there now stays: a full collection would look at all of it, 50 ms between two commits
+    gc.freeze()  # what is there now stays: no collection between two commits has to look at it
     asyncio.run(serve(settings, log, published, cosigning, timestamping))
     return 0
 

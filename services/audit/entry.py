@@ -27,6 +27,7 @@ def read_request(message: bytes) -> list[_native.LogItem]:
             request = audit_pb2.AppendRecordsRequest.FromString(message)
         except DecodeError as error:
             raise AffidavitError("INVALID_STREAM", f"a message is no AppendRecordsRequest: {error}") from None
+        request.DiscardUnknownFields()  # types of fields that ours do not have
         return [_native.LogItem(item.SerializeToString()) for item in request.items]
 
 

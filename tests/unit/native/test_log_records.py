@@ -164,11 +164,17 @@ def test_every_truncation_of_a_message_is_read_as_protobuf_reads_it(size, noise)
                 assert error.reason == "INVALID_OPTION"
 
 
+def test_fields_of_types_that_are_not_ours_are_passed_over_as_protobuf_passes_them() -> None:
+    body = GOOD.SerializeToString() + b"\x7d" + bytes(4) + b"\x79" + bytes(8)  # field 15, fixed32 and fixed64
+    (read,) = read_request(b"\x0a" + bytes([len(body) & 127 | 128, len(body) >> 7]) + body)
+    assert checked(read).data == GOOD.SerializeToString()
+
+
 def test_an_item_whose_draft_comes_in_parts_is_read_as_protobuf_merges_it() -> None:
     first, second = draft().SerializeToString(), evidence_pb2.RecordDraft(bundle="b@1").SerializeToString()
     parts = b"".join(b"\x22" + bytes([len(part)]) + part for part in (first, second))
     body = audit_pb2.AppendItem(sequence=1, step="s", content_digest=DIGEST, salt=SALT).SerializeToString() + parts
-    (read,) = read_request(b"\x0a" + (len(body) + 128 & 127 | 128).to_bytes(1) + (len(body) >> 7).to_bytes(1) + body)
+    (read,) = read_request(b"\x0a" + bytes([len(body) & 127 | 128, len(body) >> 7]) + body)
     assert checked(read).leaf(0, time_text(TIME)) == leaf_bytes(draft(bundle="b@1"), 0, TIME, SALT)
 
 
