@@ -138,6 +138,8 @@ async def test_a_released_record_is_answered_from_the_archive_with_the_proof_tha
     assert await archived.release() == RELEASED
     assert [archived.log.is_released(n) for n in (0, 31, 32, COUNT - 1)] == [True, True, False, False]
     assert archived.log._open.store.leaf(31) is None
+    leaves_left = archived.log._open.store._database._families["leaf"].property_int_value("rocksdb.estimate-num-keys")
+    assert leaves_left == COUNT - RELEASED  # no deletion marks: the disk has its space again
     assert [proof(archived.log.record(index)) for index in range(COUNT)] == before
     assert await listed(archived) == leaves
     archived.close()
