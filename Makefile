@@ -59,12 +59,12 @@ lint: setup ## ruff, pyright, buf, import-linter, clang-format
 	$(VENV)/bin/pyright
 	$(VENV)/bin/buf lint
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/clang-format --dry-run --Werror $$(find native/src native/tests -name '*.cpp' -o -name '*.h')
+	$(VENV)/bin/clang-format --dry-run --Werror $$(find native/src native/tests tests/crash/faults -name '*.cpp' -o -name '*.h' -o -name '*.c')
 
 fmt: setup ## format Python and C++
 	$(VENV)/bin/ruff check --fix-only -q .
 	$(VENV)/bin/ruff format .
-	$(VENV)/bin/clang-format -i $$(find native/src native/tests -name '*.cpp' -o -name '*.h')
+	$(VENV)/bin/clang-format -i $$(find native/src native/tests tests/crash/faults -name '*.cpp' -o -name '*.h' -o -name '*.c')
 
 bench: setup ## the benchmarks, quick form
 	$(VENV)/bin/affidavit bench ocr --quick

@@ -33,6 +33,20 @@ def create_file(path: Path, data: bytes, mode: int) -> None:
     sync_folder(path.parent)
 
 
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make sure of `folder` and the folders above it: they are there, and their names are durable.
+
+    A name in a folder that was itself never synced goes with it at a power cut, however well its file was.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode, parents=True, exist_ok=True)
+    for each in reversed(missing or [folder]):  # one that is there may be of a process that died before its sync
+        sync_folder(each.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make names in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

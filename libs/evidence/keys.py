@@ -7,7 +7,7 @@ from typing import Protocol
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from affidavit.libs.evidence.durablefile import create_file
+from affidavit.libs.evidence.durablefile import create_file, make_folder
 
 PRIVATE_NAME = "log.key"
 PUBLIC_NAME = "log.pub"
@@ -44,7 +44,7 @@ def create_private_key(path: Path) -> Ed25519PrivateKey:
     Raises:
         FileExistsError: it is there already.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent, 0o700)
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     create_file(path, pem, 0o600)

@@ -13,7 +13,7 @@ from cryptography.x509 import Certificate, ObjectIdentifier
 from rfc3161_client import TimeStampResponse, VerifierBuilder, decode_timestamp_response
 
 from affidavit.libs.evidence.certificateorder import sorted_certificates
-from affidavit.libs.evidence.durablefile import replace_file
+from affidavit.libs.evidence.durablefile import make_folder, replace_file
 
 FOLDER = Path("side") / "timestamps"  # in the log's folder
 SUFFIX = ".tsr"
@@ -76,7 +76,7 @@ class TimestampFolder:
 
     def keep(self, timestamp: Timestamp) -> None:
         """Raises OSError: the disk refuses, and no response stands without its checkpoint."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         replace_file(self._folder / f"{timestamp.size}{_CHECKPOINT_SUFFIX}", timestamp.checkpoint)
         replace_file(self._folder / f"{timestamp.size}{SUFFIX}", timestamp.response)
 

@@ -14,6 +14,7 @@ from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.evidence.timestamps import FOLDER, TimestampError
 from affidavit.libs.models import default_models_folder
 from affidavit.libs.rpc import ServiceHost
+from affidavit.libs.rpc.polling import poll_where_calls_complete
 from affidavit.libs.settings import SettingsError, load
 from affidavit.libs.telemetry import configure_logging, get_logger
 from affidavit.services.audit.appender import Appender
@@ -105,6 +106,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure_logging("audit", settings.log_level)
+    poll_where_calls_complete()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     home = settings.home_path
     side = home / "audit" / "side"

@@ -14,7 +14,7 @@ import aiohttp
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.cosignature import Cosigned, WitnessKey, cosignatures
-from affidavit.libs.evidence.durablefile import replace_file
+from affidavit.libs.evidence.durablefile import make_folder, replace_file
 from affidavit.libs.evidence.note import NoteError, split_note
 from affidavit.libs.evidence.submission import Submission
 from affidavit.libs.telemetry import get_logger
@@ -86,7 +86,7 @@ class Cosigning:
         return found
 
     def _keep(self, note: bytes) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         replace_file(self._folder / NAME, note)
 
     async def _ask(self, session: aiohttp.ClientSession, witness: WitnessAt, head: SignedHead) -> Cosigned | None:

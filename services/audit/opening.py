@@ -16,6 +16,7 @@ from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
+from affidavit.libs.evidence.durablefile import make_folder, sync_folder
 from affidavit.libs.evidence.keys import PRIVATE_NAME, KeyFileError, Signer, create_key, load_key
 from affidavit.libs.evidence.merkle import Frontier
 from affidavit.libs.evidence.note import TreeHead
@@ -47,7 +48,7 @@ class LogLock:
 
     def __init__(self, path: Path) -> None:
         """Raises AffidavitError (LOG_UNAVAILABLE) when another process holds it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,7 +83,7 @@ def open_log(folders: LogFolders) -> OpenLog:
     Raises:
         AffidavitError: LOG_DAMAGED: the rule above refuses it. LOG_UNAVAILABLE or STORAGE_FULL: the disk does.
     """
-    folders.head.mkdir(parents=True, exist_ok=True)
+    make_folder(folders.head)
     head_file = HeadFile(folders.head)
     note = head_file.read()
     if not folders.store.exists():
@@ -92,6 +93,8 @@ def open_log(folders: LogFolders) -> OpenLog:
             raise _damaged(f"the store {folders.store} is missing", 0, head)
         create_store(folders.store, head.tree.origin if head else ORIGIN + secrets.token_hex(16))
     key = _key(folders.keys, may_be_new=False)
+    for folder in (folders.store.parent, folders.head, folders.keys):
+        sync_folder(folder)  # names that a killed process gave, and did not live to sync
     head = None if note is None else head_file.open(note, key)
     look = Store(folders.store, look=True)
     try:

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
-from affidavit.libs.evidence.durablefile import replace_file
+from affidavit.libs.evidence.durablefile import make_folder, replace_file
 from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.libs.evidence.tilepaths import (
     CHECKPOINT,
@@ -154,5 +154,6 @@ class Publisher:
 
 
 def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        make_folder(path.parent)
     replace_file(path, data)

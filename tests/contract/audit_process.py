@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -59,7 +59,15 @@ def item(
 class AuditProcess:
     """A running `python -m affidavit.services.audit`."""
 
-    def __init__(self, home: Path, *flags: str, address: str = "", file_size_limit: int = 0) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *flags: str,
+        address: str = "",
+        file_size_limit: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` is added to this process's own."""
         self.home = home
         self.address = address or f"unix:{home}.sock"
         self._errors = home.with_name(home.name + ".stderr")
@@ -76,7 +84,9 @@ class AuditProcess:
         limit = (lambda: _limit(file_size_limit)) if file_size_limit else None
         home.mkdir(parents=True, exist_ok=True)
         with self._errors.open("ab") as errors:
-            self.process = subprocess.Popen([*map(str, arguments)], stderr=errors, preexec_fn=limit)
+            self.process = subprocess.Popen(
+                [*map(str, arguments)], stderr=errors, preexec_fn=limit, env={**os.environ, **(environment or {})}
+            )
 
     @property
     def store(self) -> Path:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from affidavit.libs.evidence import merkle
-from affidavit.libs.evidence.durablefile import replace_file
+from affidavit.libs.evidence.durablefile import make_folder, replace_file
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint
 
 Prover = Callable[[int, int], Awaitable[Sequence[bytes]]]  # (first size, second size) to a consistency proof
@@ -18,7 +18,7 @@ class Monitor:
     """Follows one log: `newest` holds the newest checkpoint that continued all before it, `alarm` one that did not."""
 
     def __init__(self, folder: Path, log: Verifier) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
         self._newest = folder / "newest"
         self._alarm = folder / "alarm"
         self._log = log

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.cosignature import WitnessKey, cosign
-from affidavit.libs.evidence.durablefile import replace_file
+from affidavit.libs.evidence.durablefile import make_folder, replace_file
 from affidavit.libs.evidence.keys import create_key, load_key
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
 from affidavit.libs.evidence.submission import Submission
@@ -55,7 +55,7 @@ class Witness:
             OSError, KeyFileError: see `load_key`.
         """
         self._seen = folder / "seen"
-        self._seen.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._seen, 0o700)
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,6 +5,7 @@ import typer
 from affidavit.tools.cli.audit import (
     archive,
     backup,
+    check,
     export,
     forget,
     fsck,
@@ -23,6 +24,7 @@ app = typer.Typer(help="Read, prove, guard and pack the evidence log.", no_args_
 app.command("ls")(ls.ls)
 app.command("show")(show.show)
 app.command("prove")(prove.prove)
+app.command("check")(check.check)
 app.command("tail")(tail.tail)
 app.command("pack")(pack.pack)
 app.command("export")(export.export)
