@@ -4,7 +4,8 @@ It is written after the store's sync and before the acknowledgement: after any c
 head signed, and everything acknowledged is under the head.
 
 The file has two slots of fixed size, written in turn where they are: no rename, no folder to sync, no space to find. A
-slot is a line `affidavit-head v1 COUNT LENGTH SHA256`, the note, and whatever longer note was there before; its hash covers the count and the note. A crash
+slot is a line `affidavit-head v1 COUNT LENGTH SHA256`, the note, and whatever longer note was there before; its
+hash covers the count and the note. A crash
 while one is written leaves the other, which is what had been acknowledged. The newest whole slot counts; with none, the
 file is damaged.
 """

@@ -266,6 +266,19 @@ async def test_an_archive_of_another_log_or_of_another_past_is_refused(made, obj
         await fork.archive()
 
 
+async def test_a_segment_that_someone_put_there_for_a_shorter_time_is_not_taken(made, tmp_path) -> None:
+    objects = FolderStore(tmp_path / "archive")
+    archived = made(objects)
+    archived.retention = timedelta(days=179)  # the log's records, its checkpoint: all is right but the date
+    for _ in range(2):
+        with pytest.raises(AffidavitError, match="is to be kept for less than 180 days"):
+            await archived.archive()
+        archived.retention = RETENTION
+    assert archived.log.ledger.size == 0
+    (listed,) = list_archive(objects)
+    assert listed.manifest.first == 0
+
+
 @pytest.fixture
 def models(tmp_path) -> Path:
     return shutil.copytree(default_models_folder(), tmp_path / "models")
