@@ -111,13 +111,14 @@ class Database:
         except Exception as error:
             raise self._unwritable(error) from error
 
-    def compact(self, family: str) -> None:
-        """Write a family's tables anew, without what was deleted. Raises as `commit`."""
+    def compact(self, family: str, first: bytes | None = None, last: bytes | None = None) -> None:
+        """Write a family's tables anew, without what was deleted; those alone that have keys from `first` to `last`.
+        For any thread; none may close the database meanwhile. Raises as `commit`."""
         options = CompactOptions()
         # A table at the bottom is skipped by default when there is nothing above it to merge.
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
         try:
-            self._families[family].compact_range(None, None, options)
+            self._families[family].compact_range(first, last, options)
         except Exception as error:
             raise _failure(error, f"the log's store in {self._path} could not be compacted") from error
 

@@ -311,6 +311,14 @@ class EvidenceLog:
             return replace(self.record(place.index), repeated=True)
         return Proven(place.index, new.leaf, new.side.salt, self._head, grown.prove(place.index), place.repeated)
 
+    def reclaim(self, released: range) -> None:
+        """Give the disk back what released leaves took. For any thread; the log must not be closed meanwhile.
+
+        Raises:
+            AffidavitError: as `append`; nothing but space is lost.
+        """
+        self._open.store.reclaim(released)
+
     def _write_ledger(self, write: Callable[[], object]) -> None:
         self._refuse_after_failure()
         try:

@@ -26,6 +26,7 @@ class ArchivedLog:
         self.home, self.objects = home, objects
         self.log = EvidenceLog(LogFolders.below(home), from_archive(lambda: self.objects))
         self._models, self._records = models, records
+        self.retention = RETENTION
         self._closed = False
 
     def close(self) -> None:
@@ -47,7 +48,7 @@ class ArchivedLog:
         async def on_writer(call: Callable[[], None]) -> None:
             call()
 
-        rules = Rules(RETENTION, self._records, None)
+        rules = Rules(self.retention, self._records, None)
         named = NamedFiles(self._models, self.home / "keys")
         archiving = Archiving(
             self.log, lambda: self.objects, named, rules, on_writer, lambda: self.verifiers(self.log.head.tree.origin)

@@ -138,6 +138,8 @@ async def test_a_released_record_is_answered_from_the_archive_with_the_proof_tha
     assert await archived.release() == RELEASED
     assert [archived.log.is_released(n) for n in (0, 31, 32, COUNT - 1)] == [True, True, False, False]
     assert archived.log._open.store.leaf(31) is None
+    leaves_left = archived.log._open.store._database._families["leaf"].property_int_value("rocksdb.estimate-num-keys")
+    assert leaves_left == COUNT - RELEASED  # no deletion marks: the disk has its space again
     assert [proof(archived.log.record(index)) for index in range(COUNT)] == before
     assert await listed(archived) == leaves
     archived.close()
@@ -262,6 +264,19 @@ async def test_an_archive_of_another_log_or_of_another_past_is_refused(made, obj
     await archived.archive()
     with pytest.raises(AffidavitError, match=f"record {COUNT} is not this log's: another past"):
         await fork.archive()
+
+
+async def test_a_segment_that_someone_put_there_for_a_shorter_time_is_not_taken(made, tmp_path) -> None:
+    objects = FolderStore(tmp_path / "archive")
+    archived = made(objects)
+    archived.retention = timedelta(days=179)  # the log's records, its checkpoint: all is right but the date
+    for _ in range(2):
+        with pytest.raises(AffidavitError, match="is to be kept for less than 180 days"):
+            await archived.archive()
+        archived.retention = RETENTION
+    assert archived.log.ledger.size == 0
+    (listed,) = list_archive(objects)
+    assert listed.manifest.first == 0
 
 
 @pytest.fixture

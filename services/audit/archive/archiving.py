@@ -199,8 +199,17 @@ class Archiving:
             done += len(segment.indices)
             self._show()
             progress(done, total)
+        await self._reclaim(range(due[0].first, due[-1].last + 1))
         _log.info("released", records=done)
         return done
+
+    async def _reclaim(self, released: range) -> None:
+        compaction = asyncio.ensure_future(asyncio.to_thread(self._log.reclaim, released))
+        try:
+            await asyncio.shield(compaction)
+        except asyncio.CancelledError:
+            await compaction  # the store is not closed under it
+            raise
 
     def _show(self) -> None:
         ledger = self._log.ledger

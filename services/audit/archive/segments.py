@@ -29,7 +29,7 @@ from affidavit.libs.evidence.segment import (
 from affidavit.services.audit.archive.ledger import Archived, Plan
 from affidavit.services.audit.archive.namedfiles import NamedFiles, sha256_of
 from affidavit.services.audit.archive.objects import ObjectStore, ensure, first_written, read_back
-from affidavit.services.audit.archive.retention import retain_until
+from affidavit.services.audit.archive.retention import MIN_RETENTION_DAYS, retain_until
 from affidavit.services.audit.head import SignedHead
 from affidavit.services.audit.log import EvidenceLog
 
@@ -120,6 +120,9 @@ def read_whole(objects: ObjectStore, manifest: Manifest, verifiers: Sequence[Ver
         AffidavitError: HASH_MISMATCH: something of it is not as the manifest says. SERVICE_UNAVAILABLE.
     """
     until, data = manifest.retain_until, manifest.to_bytes()
+    if until < manifest.newest_time + timedelta(days=MIN_RETENTION_DAYS):  # whoever wrote it, it was not this service
+        message = f"{objects.place}: {manifest.folder} is to be kept for less than {MIN_RETENTION_DAYS} days"
+        raise AffidavitError("HASH_MISMATCH", message)
     wanted = {
         manifest.folder + MANIFEST: sha256_of(data),
         manifest.folder + ENTRIES: manifest.entries.sha256,
