@@ -85,7 +85,7 @@ MUTANTS = (
         "        self._failure = AffidavitError(error.reason, error.message)\n",
         "",
         ("tests/crash/test_audit_faulty_disk.py::"
-         "test_after_a_failed_sync_nothing_is_appended_until_the_log_was_opened_anew[.log]",),
+         "test_after_a_failed_sync_nothing_is_appended_until_the_log_was_opened_anew[audit/head]",),
     ),
     Mutant(
         "reuse an index",

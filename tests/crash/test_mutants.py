@@ -39,7 +39,7 @@ def run(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
-def tests_on(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+def run_tests(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     return run(copy, "pytest", "-q", "--tb=line", *tests)
 
 
@@ -57,7 +57,7 @@ def test_without_a_planted_fault_all_named_tests_pass_on_the_copy(copy: Path) ->
     )
     assert all(path.startswith(str(copy)) for path in found.stdout.split()), found.stdout
     named = sorted({test for mutant in MUTANTS for test in mutant.tests})
-    passed = tests_on(copy, *named)
+    passed = run_tests(copy, *named)
     assert passed.returncode == 0, passed.stdout[-3000:]
 
 
@@ -70,7 +70,7 @@ def test_a_planted_fault_is_noticed(copy: Path, mutant: Mutant) -> None:
     path.write_text(source.replace(mutant.old, mutant.new), "utf-8")
     try:
         for test in mutant.tests:
-            noticed = tests_on(copy, "-x", test)
+            noticed = run_tests(copy, "-x", test)
             assert noticed.returncode == NOTICED, f"{test} does not notice: {noticed.stdout[-2000:]}{noticed.stderr}"
     finally:
         path.write_text(source, "utf-8")
