@@ -1,4 +1,4 @@
-"""The disk below one folder, from what `shim.c` journalled: what lies there now, and what a power cut would leave.
+"""The disk below one folder, from what the shim (`calls.c`) journalled: what lies there now, and what a power cut would leave.
 
 A file's bytes are durable once that file was synced, a name once its folder was. Of everything else a power cut may
 leave nothing, a part in order, or any part:
