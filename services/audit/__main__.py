@@ -5,14 +5,24 @@ Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk 
 
 import asyncio
 import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.evidence.timestamps import FOLDER, TimestampError
+from affidavit.libs.models import default_models_folder
 from affidavit.libs.rpc import ServiceHost
+from affidavit.libs.rpc.polling import poll_where_calls_complete
 from affidavit.libs.settings import SettingsError, load
 from affidavit.libs.telemetry import configure_logging, get_logger
 from affidavit.services.audit.appender import Appender
+from affidavit.services.audit.archive.archiving import Archiving, Rules
+from affidavit.services.audit.archive.elsewhere import from_archive
+from affidavit.services.audit.archive.namedfiles import NamedFiles
+from affidavit.services.audit.archive.objects import ObjectStore
+from affidavit.services.audit.archive.places import log_verifiers, open_archive
 from affidavit.services.audit.cosigning import Cosigning, WitnessAt
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
@@ -39,9 +49,11 @@ async def serve(
     watch = HeadWatch(log, host.draining)
     appender = Appender(log, settings.max_batch, settings.queue_bound, watch.moved)
     publisher = Publisher(log, published, settings.publish_interval_s)
-    servicer = AuditServicer(log, appender, watch, publisher, host.draining)
+    archiving = _archiving(settings, log, appender)
+    servicer = AuditServicer(log, appender, watch, publisher, archiving, host.draining)
     servicer.serve(host.server)
-    tasks: list[asyncio.Task[None]] = []
+    interval_s = settings.archive_interval_s if settings.archive else None
+    tasks = [asyncio.create_task(archiving.run(interval_s), name="archiving")]
     if cosigning is not None:
         tasks.append(asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning"))
     if timestamping is not None:
@@ -56,6 +68,34 @@ async def serve(
     await host.run(canary=servicer.canary, close=close)
 
 
+def _archiving(settings: AuditSettings, log: EvidenceLog, appender: Appender) -> Archiving:
+    models = Path(settings.models_folder) if settings.models_folder else default_models_folder()
+    keys = settings.home_path / "keys"
+    keep = settings.archive_keep_local_days
+    rules = Rules(
+        timedelta(days=settings.retention_days),
+        settings.archive_segment_records,
+        None if keep < 0 else timedelta(days=keep),
+    )
+    named = NamedFiles(models, keys)
+    verifiers = lambda: log_verifiers(keys, log.head.tree.origin)  # noqa: E731
+    return Archiving(log, _opening(settings), named, rules, appender.on_writer, verifiers)
+
+
+def _opening(settings: AuditSettings) -> Callable[[], ObjectStore]:
+    return lambda: open_archive(settings.archive_place, settings.archive_endpoint)
+
+
+def _check_archive(settings: AuditSettings) -> None:
+    """Refuse to start with an archive that keeps nothing; one that does not answer now is asked again later."""
+    try:
+        _opening(settings)().check()
+    except AffidavitError as error:
+        if error.reason != "SERVICE_UNAVAILABLE":
+            raise SettingsError(error.message) from None
+        get_logger("audit").warning("archive_unavailable", message=error.message)
+
+
 def main() -> int:
     try:
         settings = load(AuditSettings, "audit", sys.argv[1:]).values
@@ -66,17 +106,20 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure_logging("audit", settings.log_level)
+    poll_where_calls_complete()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     home = settings.home_path
     side = home / "audit" / "side"
     try:
-        log = EvidenceLog(LogFolders.below(home, settings.head_path))
+        if settings.archive:
+            _check_archive(settings)
+        log = EvidenceLog(LogFolders.below(home, settings.head_path), from_archive(_opening(settings)))
         published = Published(log, settings.tiles_path)
         stamps = authority(settings.timestamp_authority, settings.timestamp_roots, side)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
         return 4 if error.reason == "LOG_DAMAGED" else 3
-    except TimestampError as error:
+    except (TimestampError, SettingsError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except OSError as error:

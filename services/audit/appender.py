@@ -7,13 +7,14 @@ together through queue, group and answer, so that a record costs no step of its 
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.telemetry import get_logger
 from affidavit.services.audit import metrics
 from affidavit.services.audit.entry import Entry
-from affidavit.services.audit.log import EvidenceLog, Proven
+from affidavit.services.audit.log import EvidenceLog, InArchive, Proven
 
 T = TypeVar("T")
 _QUEUE_TIMEOUT_S = 30.0  # a disk that takes nothing for so long is not slow, it is gone
@@ -68,6 +69,7 @@ class Appender:
         self._max_batch = max_batch
         self._queue = _Records(queue_bound)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
+        self._fetching: set[asyncio.Task[None]] = set()  # answers from the archive; each stream bounds its own
         self._task = asyncio.create_task(self._run(), name="appender")
 
     async def put(self, entries: Sequence[Entry], sink: Sink) -> None:
@@ -100,6 +102,7 @@ class Appender:
         """Commit what is queued, then end the writer thread."""
         await self._queue.put(None)
         await self._task
+        await asyncio.gather(*self._fetching)
         self._writer.shutdown()
 
     async def _run(self) -> None:
@@ -123,17 +126,35 @@ class Appender:
 
     async def _commit(self, group: list[_Part]) -> None:
         entries = [entry for part in group for entry in part.entries]
-        outcomes: list[Proven | AffidavitError]
+        outcomes: list[Proven | InArchive | AffidavitError]
         try:
             outcomes = await self.on_writer(lambda: self._log.append(entries))
         except AffidavitError as error:
-            outcomes = [error] * len(entries)
+            outcomes = [error for _ in entries]
         except Exception as error:  # one group's fault must not end the service's only writer
             _log.error("group_failed", exc_info=error)
             outcomes = [AffidavitError("INTERNAL", "the log failed on this group of records")] * len(entries)
         begin = 0
         for part in group:
             end = begin + len(part.entries)
-            answers = zip(part.entries, outcomes[begin:end], strict=True)
-            part.sink.deliver([Answer(entry.sequence, outcome) for entry, outcome in answers])
+            self._answer(part, outcomes[begin:end])
             begin = end
+
+    def _answer(self, part: _Part, outcomes: Sequence[Proven | InArchive | AffidavitError]) -> None:
+        known: list[Answer] = []
+        for entry, outcome in zip(part.entries, outcomes, strict=True):
+            if isinstance(outcome, InArchive):
+                task = asyncio.create_task(self._fetch(entry.sequence, outcome.index, part.sink))
+                self._fetching.add(task)
+                task.add_done_callback(self._fetching.discard)
+            else:
+                known.append(Answer(entry.sequence, outcome))
+        part.sink.deliver(known)
+
+    async def _fetch(self, sequence: int, index: int, sink: Sink) -> None:
+        """Answer a repeated key from the archive; neither the writer nor the rest of its part waits for it."""
+        try:
+            outcome = replace(await asyncio.to_thread(self._log.record, index), repeated=True)
+        except AffidavitError as error:
+            outcome = error
+        sink.deliver([Answer(sequence, outcome)])

@@ -20,6 +20,8 @@ from affidavit.libs.evidence.durablefile import create_file, sync_folder
 from affidavit.libs.evidence.keys import PRIVATE_NAME, PUBLIC_NAME, KeyFileError, load_public_key
 from affidavit.libs.evidence.merkle import Frontier
 from affidavit.libs.evidence.note import NoteError, TreeHead, open_own_checkpoint
+from affidavit.services.audit.archive.elsewhere import Elsewhere, nowhere
+from affidavit.services.audit.archive.ledger import Ledger
 from affidavit.services.audit.head import HeadFile
 from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.opening import LogFolders
@@ -30,8 +32,11 @@ _BATCH = 512
 _OPENINGS = 3  # a compaction of the running log may take a file away while it is being opened
 
 
-def back_up(source: LogFolders, destination: Path, progress: Progress, *, with_keys: bool) -> TreeHead:
-    """Copy the log of `source` to `destination`, which appears whole or not at all.
+def back_up(
+    source: LogFolders, destination: Path, progress: Progress, *, with_keys: bool, elsewhere: Elsewhere = nowhere
+) -> TreeHead:
+    """Copy the log of `source` to `destination`, which appears whole or not at all. Leaves that were released are read
+    from `elsewhere`: a backup has all of them.
 
     Raises:
         AffidavitError: LOG_UNAVAILABLE: there is something at `destination`, or no log. LOG_DAMAGED: the log is not
@@ -43,7 +48,7 @@ def back_up(source: LogFolders, destination: Path, progress: Progress, *, with_k
     shutil.rmtree(building, ignore_errors=True)
     head, note = _signed(source)
     try:
-        _build(source, LogFolders.below(building), head, note, progress, with_keys=with_keys)
+        _build(source, LogFolders.below(building), head, note, progress, elsewhere, with_keys=with_keys)
         building.rename(destination)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
@@ -53,14 +58,21 @@ def back_up(source: LogFolders, destination: Path, progress: Progress, *, with_k
 
 
 def _build(
-    source: LogFolders, copy: LogFolders, head: TreeHead, note: bytes, progress: Progress, *, with_keys: bool
+    source: LogFolders,
+    copy: LogFolders,
+    head: TreeHead,
+    note: bytes,
+    progress: Progress,
+    elsewhere: Elsewhere,
+    *,
+    with_keys: bool,
 ) -> None:
     for folder in (copy.store.parent, copy.head, copy.keys):
         folder.mkdir(parents=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix="affidavit-backup-") as beside:
-        store = _open(source.store, Path(beside))
+        store = open_beside(source.store, Path(beside))
         try:
-            _copy_store(store, copy.store, head, progress)
+            _copy_store(store, copy.store, head, progress, elsewhere)
         finally:
             store.close()
     HeadFile(copy.head).replace(note)
@@ -85,7 +97,8 @@ def _signed(source: LogFolders) -> tuple[TreeHead, bytes]:
         raise AffidavitError("LOG_DAMAGED", f"the signed head in {source.head} is not this log's: {error}") from None
 
 
-def _open(path: Path, beside: Path) -> Store:
+def open_beside(path: Path, beside: Path) -> Store:
+    """The store of a log that may run: as it was when it was opened. Raises AffidavitError as `Store`."""
     for _ in range(_OPENINGS - 1):
         try:
             return Store(path, look=True, beside=beside)
@@ -94,11 +107,11 @@ def _open(path: Path, beside: Path) -> Store:
     return Store(path, look=True, beside=beside)
 
 
-def _copy_store(store: Store, path: Path, head: TreeHead, progress: Progress) -> None:
+def _copy_store(store: Store, path: Path, head: TreeHead, progress: Progress, elsewhere: Elsewhere) -> None:
     create_store(path, head.origin)
     copy = Store(path)
     try:
-        copied = grow(copy, _covered(store, "leaf", head.size), head, progress)
+        copied = grow(copy, _leaves(store, head.size, elsewhere), head, progress)
         keys = sum(_copy_family(store, copy, "key", head.size))
         sum(_copy_family(store, copy, "side", head.size))
         if (copied, keys) != (head.size, head.size):
@@ -138,6 +151,17 @@ def _copy_family(store: Store, copy: Store, family: str, size: int) -> Iterator[
         yield len(entries)
 
 
+def _leaves(store: Store, size: int, elsewhere: Elsewhere) -> Iterator[tuple[bytes, bytes]]:
+    """The first `size` leaves, by index; those of released segments from the archive."""
+    ledger, index = Ledger(store), 0
+    for key, leaf in _covered(store, "leaf", size):
+        while index < int.from_bytes(key, "big") and (segment := ledger.released(index)):
+            yield index.to_bytes(8, "big"), elsewhere(segment, index)
+            index += 1
+        yield key, leaf
+        index = int.from_bytes(key, "big") + 1
+
+
 def _covered(store: Store, family: str, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Entries of the first `size` records."""
     for key, value in store.entries(family):
@@ -161,7 +185,7 @@ def main(argv: Sequence[str], run: Run) -> int:
 
     def work(here: Here, progress: Progress) -> int:
         destination = Path(arguments[0]).expanduser().absolute()
-        head = back_up(here.folders, destination, progress, with_keys=with_keys)
+        head = back_up(here.folders, destination, progress, with_keys=with_keys, elsewhere=here.elsewhere)
         key = "with the log's private key: keep it as one" if with_keys else "without the log's private key"
         sys.stdout.write(f"log {head.origin}: {head.size} records in {destination}, {key}\n")
         return 0

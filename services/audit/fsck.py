@@ -24,6 +24,7 @@ from affidavit.libs.evidence.keys import (
     load_public_key,
 )
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_own_checkpoint
+from affidavit.services.audit.archive.elsewhere import Elsewhere, nowhere
 from affidavit.services.audit.head import HeadFile
 from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.opening import LogFolders
@@ -43,6 +44,7 @@ class Report:
     size: int = 0  # records under the signed head
     unsigned: int = 0  # records after them, which nobody was told of
     erased: int = 0  # records whose salt is not there
+    released: int = 0  # records whose leaf was read from the archive
     whole_in_tiles: int = 0  # when the store is damaged: leading records that the tiles have whole
     findings: list[Finding] = field(default_factory=list[Finding])
 
@@ -55,8 +57,9 @@ class Report:
         name = f"log {self.origin or 'unknown'}"
         if not self.findings:
             extra = f", {self.unsigned} more that were never acknowledged" if self.unsigned else ""
+            gone = f", {self.released} in the archive alone" if self.released else ""
             lines.append(
-                f"{name}: {self.size} records whole under the signed head{extra}; {self.erased} without a salt"
+                f"{name}: {self.size} records whole under the signed head{extra}; {self.erased} without a salt{gone}"
             )
         else:
             lines.append(f"{name}: {len(self.findings)} findings; nothing was changed")
@@ -88,8 +91,16 @@ def stopped(lock: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def check_log(folders: LogFolders, tiles: Path, progress: Progress, *, private_key: bool = True) -> Report:
-    """Check a log that no process has open; damage is in the report. A backup may be without its `private_key`.
+def check_log(
+    folders: LogFolders,
+    tiles: Path,
+    progress: Progress,
+    *,
+    private_key: bool = True,
+    elsewhere: Elsewhere = nowhere,
+) -> Report:
+    """Check a log that no process has open; damage is in the report. A backup may be without its `private_key`. Leaves
+    that were released are read from `elsewhere`.
 
     Raises:
         AffidavitError: LOG_UNAVAILABLE: there is no log, or a folder cannot be read.
@@ -99,13 +110,13 @@ def check_log(folders: LogFolders, tiles: Path, progress: Progress, *, private_k
     report = Report()
     key = _check_keys(folders.keys, report, private_key=private_key)
     head = _check_head(HeadFile(folders.head), key, report)
-    store = _check_store(folders.store, head, report, progress)
+    store = _check_store(folders.store, head, report, progress, elsewhere)
     try:
         origin = head.origin if head else store.origin() if store else None
         if key is not None and origin:
             report.origin = origin
             whole = store if store and not any(f.part in _OF_STORE for f in report.findings) else None
-            found, report.whole_in_tiles = check_tiles(tiles, Verifier(origin, key), whole, progress)
+            found, report.whole_in_tiles = check_tiles(tiles, Verifier(origin, key), whole, progress, elsewhere)
             report.findings += found
     finally:
         if store is not None:
@@ -113,7 +124,7 @@ def check_log(folders: LogFolders, tiles: Path, progress: Progress, *, private_k
     return report
 
 
-_OF_STORE = ("store", "leaf", "hash")
+_OF_STORE = ("store", "leaf", "archive", "hash")
 
 
 def _check_keys(folder: Path, report: Report, *, private_key: bool) -> Ed25519PublicKey | None:
@@ -159,7 +170,9 @@ def _check_head(file: HeadFile, key: Ed25519PublicKey | None, report: Report) ->
         return None
 
 
-def _check_store(path: Path, head: TreeHead | None, report: Report, progress: Progress) -> Store | None:
+def _check_store(
+    path: Path, head: TreeHead | None, report: Report, progress: Progress, elsewhere: Elsewhere
+) -> Store | None:
     """Check it, and leave it open for the tiles; None when it does not open."""
     report.size = head.size if head else 0
     if not path.exists():
@@ -173,7 +186,7 @@ def _check_store(path: Path, head: TreeHead | None, report: Report, progress: Pr
         report.findings.append(Finding("store", error.message, BACKUP))
         return None
     try:
-        check = StoreCheck(store, head, progress)
+        check = StoreCheck(store, head, progress, elsewhere)
         check.run()
     except BaseException:
         store.close()
@@ -181,6 +194,7 @@ def _check_store(path: Path, head: TreeHead | None, report: Report, progress: Pr
     report.findings += check.findings
     report.unsigned = max(0, check.size - report.size)
     report.erased = check.erased
+    report.released = check.released
     return store
 
 
@@ -189,7 +203,7 @@ def main(argv: Sequence[str], run: Run) -> int:
 
     def work(here: Here, progress: Progress) -> int:
         with stopped(here.folders.lock):
-            report = check_log(here.folders, here.tiles, progress)
+            report = check_log(here.folders, here.tiles, progress, elsewhere=here.elsewhere)
         sys.stdout.write((report.as_json() if "--json" in argv else report.as_text()) + "\n")
         return 4 if report.findings else 0
 

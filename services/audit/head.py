@@ -4,7 +4,7 @@ It is written after the store's sync and before the acknowledgement: after any c
 head signed, and everything acknowledged is under the head.
 
 The file has two slots of fixed size, written in turn where they are: no rename, no folder to sync, no space to find. A
-slot is a line `affidavit-head v1 COUNT LENGTH SHA256`, the note, zeroes; its hash covers the count and the note. A crash
+slot is a line `affidavit-head v1 COUNT LENGTH SHA256`, the note, and whatever longer note was there before; its hash covers the count and the note. A crash
 while one is written leaves the other, which is what had been acknowledged. The newest whole slot counts; with none, the
 file is damaged.
 """
@@ -72,7 +72,7 @@ class HeadFile:
         Raises:
             OSError: the old file still stands, or the new one already does.
         """
-        replace_file(self.path, _slot(1, note) + bytes(SLOT_BYTES))
+        replace_file(self.path, _slot(1, note).ljust(2 * SLOT_BYTES, b"\0"))
         self._count = 1
 
     def write(self, head: SignedHead) -> None:
@@ -88,7 +88,7 @@ class HeadFile:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW)
         try:
             count = self._count + 1
-            view, place = memoryview(_slot(count, head.note).rstrip(b"\0")), (count - 1) % 2 * SLOT_BYTES
+            view, place = memoryview(_slot(count, head.note)), (count - 1) % 2 * SLOT_BYTES
             while view:
                 written = os.pwrite(descriptor, view, place)
                 view, place = view[written:], place + written
@@ -116,7 +116,7 @@ def _slot(count: int, note: bytes) -> bytes:
     if len(note) > MAX_NOTE_BYTES:
         raise ValueError(f"a note has at most {MAX_NOTE_BYTES} bytes, this one {len(note)}")
     header = b"%s%d %d %s\n" % (_MAGIC, count, len(note), _digest(count, note))
-    return (header + note).ljust(SLOT_BYTES, b"\0")
+    return header + note
 
 
 def _slots(data: bytes) -> Iterator[tuple[int, bytes]]:

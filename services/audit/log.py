@@ -14,7 +14,7 @@ disk what is really there: an fsync is never tried again as if nothing had happe
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,8 @@ from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
 from affidavit.libs.telemetry import get_logger
 from affidavit.services.audit import metrics
+from affidavit.services.audit.archive.elsewhere import Elsewhere, nowhere
+from affidavit.services.audit.archive.ledger import Archived, Ledger, Plan
 from affidavit.services.audit.database import MEMTABLE_BYTES
 from affidavit.services.audit.entry import Entry
 from affidavit.services.audit.group import Group, Grown, Place
@@ -47,6 +49,13 @@ class Proven:
     repeated: bool = False
 
 
+@dataclass(frozen=True)
+class InArchive:
+    """A repeated key whose record is in the archive alone: to be read by `record`, which may wait, on another thread."""
+
+    index: int
+
+
 class EvidenceLog:
     """The one log of this process.
 
@@ -54,8 +63,13 @@ class EvidenceLog:
     was committed and never changes.
     """
 
-    def __init__(self, folders: LogFolders) -> None:
-        """Raises AffidavitError: see `LogLock` and `open_log`."""
+    def __init__(self, folders: LogFolders, elsewhere: Elsewhere = nowhere) -> None:
+        """`elsewhere` reads leaves that were released to the archive.
+
+        Raises:
+            AffidavitError: see `LogLock` and `open_log`.
+        """
+        self._elsewhere = elsewhere
         self._folders = folders
         self._lock = LogLock(folders.lock)
         self._failure: AffidavitError | None = None
@@ -75,7 +89,7 @@ class EvidenceLog:
         """Why nothing can be appended now."""
         return self._failure
 
-    def append(self, entries: Sequence[Entry]) -> list[Proven | AffidavitError]:
+    def append(self, entries: Sequence[Entry]) -> list[Proven | InArchive | AffidavitError]:
         """Commit `entries` as one group: for each its proof, or why it has no place.
 
         Raises:
@@ -211,15 +225,45 @@ class EvidenceLog:
         return self._open.store.node(level, index)
 
     def leaf(self, index: int) -> bytes:
-        """The bytes of a record under the head, not proved.
+        """The bytes of a record under the head, not proved. One that was released (`is_released`) is fetched, and may
+        take as long as the archive takes.
 
         Raises:
-            AffidavitError: LOG_DAMAGED: it is missing.
+            AffidavitError: LOG_DAMAGED: it is missing. SERVICE_UNAVAILABLE or HASH_MISMATCH: it was released, and the
+                archive does not answer, or has other bytes.
         """
-        leaf = self._open.store.leaf(index)
-        if leaf is None:
+        store, ledger = self._open.store, self._ledger
+        leaf = store.leaf(index)
+        if leaf is not None:
+            return leaf
+        segment = ledger.released(index)
+        if segment is None:
             raise AffidavitError("LOG_DAMAGED", f"record {index} is missing from the store; restore it from a backup")
+        leaf = self._elsewhere(segment, index)
+        if merkle.leaf_hash(leaf) != store.node(0, index):
+            raise AffidavitError("HASH_MISMATCH", f"the archive's record {index} is not what was signed")
         return leaf
+
+    def is_released(self, index: int) -> bool:
+        """Whether the record's leaf is in the archive alone."""
+        return self._ledger.released(index) is not None
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is in the archive; only to be read."""
+        return self._ledger
+
+    def plan_segment(self, plan: Plan) -> None:
+        """Keep the plan of a segment. Raises AffidavitError as `append`."""
+        self._write_ledger(lambda: self._ledger.plan(plan))
+
+    def note_archived(self, segment: Archived) -> None:
+        """Remember a segment that was read back from the archive. Raises AffidavitError as `append`."""
+        self._write_ledger(lambda: self._ledger.add(segment))
+
+    def release(self, segment: Archived) -> None:
+        """Let the leaves of a segment go; their hashes stay. Raises AffidavitError as `append`."""
+        self._write_ledger(lambda: self._ledger.release(segment))
 
     def indices_of(self, tenant: str, request_id: str) -> list[int]:
         """Indices of one request's records under the head, in rising order."""
@@ -236,6 +280,7 @@ class EvidenceLog:
         return public_pem(self._open.key.public_key())
 
     def _take(self, opened: OpenLog) -> None:
+        self._ledger = Ledger(opened.store)
         self._open = opened
         self._frontier = opened.frontier
         self._head = opened.head
@@ -258,11 +303,20 @@ class EvidenceLog:
         metrics.records.inc(len(grown.records))
         metrics.tree_leaves.set(tree.size)
 
-    def _proven(self, grown: Grown | None, place: Place) -> Proven:
+    def _proven(self, grown: Grown | None, place: Place) -> Proven | InArchive:
         new = grown.record(place.index) if grown else None
+        if new is None and self.is_released(place.index):  # the writer waits for no archive
+            return InArchive(place.index)
         if grown is None or new is None:
             return replace(self.record(place.index), repeated=True)
         return Proven(place.index, new.leaf, new.side.salt, self._head, grown.prove(place.index), place.repeated)
+
+    def _write_ledger(self, write: Callable[[], object]) -> None:
+        self._refuse_after_failure()
+        try:
+            write()
+        except AffidavitError as error:
+            raise self._fail(error) from error
 
     def _refuse_after_failure(self) -> None:
         if self._failure:

@@ -32,3 +32,10 @@ timestamped_time = Gauge(
 timestamp_failures = Counter(
     "affidavit_audit_timestamp_failures_total", "Checkpoints that the authority did not timestamp", ["code"]
 )
+archived_leaves = Gauge("affidavit_audit_archived_leaves", "Records in the archive, read back from it")
+released_leaves = Gauge("affidavit_audit_released_leaves", "Records whose leaves are in the archive alone")
+unarchived_time = Gauge(
+    "affidavit_audit_unarchived_timestamp_seconds",
+    "When the oldest record was stamped that the last pass of archiving left out, POSIX; 0 for none",
+)
+archive_failures = Counter("affidavit_audit_archive_failures_total", "Archiving or releasing that failed", ["code"])

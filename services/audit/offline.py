@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from affidavit.services.audit.archive.elsewhere import Elsewhere, from_archive
+from affidavit.services.audit.archive.objects import ObjectStore
 from affidavit.services.audit.opening import LogFolders
 
 Progress = Callable[[str, int, int], None]  # what is read, records done, records in all
@@ -15,6 +17,12 @@ class Here:
 
     folders: LogFolders
     tiles: Path
+    archive: Callable[[], ObjectStore]
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """Reads leaves that were released to the archive."""
+        return from_archive(self.archive)
 
 
 Work = Callable[[Here, Progress], int]

@@ -10,7 +10,7 @@ by its request, and a retry from before the loss is recorded again.
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
@@ -18,37 +18,37 @@ from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.durablefile import sync_folder
 from affidavit.libs.evidence.keys import PUBLIC_NAME, KeyFileError, load_public_key
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, open_own_checkpoint
-from affidavit.libs.evidence.record import parse_leaf
 from affidavit.libs.evidence.tilepaths import CHECKPOINT
 from affidavit.libs.evidence.tiles import TileError, TileReader, folder_tiles
-from affidavit.services.audit.backup import batches, grow
+from affidavit.services.audit.archive.rebuild import rebuild
+from affidavit.services.audit.backup import grow
 from affidavit.services.audit.fsck import stopped
 from affidavit.services.audit.head import HeadFile, SignedHead
+from affidavit.services.audit.keyed import keyed
 from affidavit.services.audit.offline import Here, Progress, Run
-from affidavit.services.audit.store import Store, StoredTree, create_store, record_key
-
-_STEP = "\x01{index}"
+from affidavit.services.audit.store import Store, StoredTree, create_store
 
 
-def repair(here: Here, progress: Progress) -> TreeHead:
-    """Build the store again; the head that it now has.
+def repair(here: Here, progress: Progress, *, from_archive: bool = False) -> TreeHead:
+    """Build the store again, from the tiles or the archive; the head that it now has.
 
     Raises:
         AffidavitError: LOG_UNAVAILABLE: there is a store, or no tiles. LOG_DAMAGED: the tiles are not the log's, or end
-            before its head. STORAGE_FULL.
+            before its head. STORAGE_FULL. Others as `rebuild`.
     """
     store = here.folders.store
     if store.exists():
         message = f"{store} is there: move it away first, and keep it, salts and keys may still be in it"
         raise AffidavitError("LOG_UNAVAILABLE", message)
-    if not (here.tiles / CHECKPOINT).exists():
-        raise AffidavitError("LOG_UNAVAILABLE", f"there is no {here.tiles / CHECKPOINT} to repair from")
+    if not from_archive and not (here.tiles / CHECKPOINT).exists():
+        message = f"there is no {here.tiles / CHECKPOINT} to repair from; --from-archive reads the archive"
+        raise AffidavitError("LOG_UNAVAILABLE", message)
     building = store.with_name(store.name + ".repaired")
     with stopped(here.folders.lock):
         shutil.rmtree(building, ignore_errors=True)
         building.parent.mkdir(parents=True, exist_ok=True)
         try:
-            head = _build(here, building, progress)
+            head = (rebuild if from_archive else _build)(here, building, progress)
         except BaseException as error:
             shutil.rmtree(building, ignore_errors=True)
             if isinstance(error, NoteError | TileError | KeyFileError):
@@ -69,7 +69,7 @@ def _build(here: Here, building: Path, progress: Progress) -> SignedHead:
     copy = Store(building)
     try:
         leaves = ((index.to_bytes(8, "big"), leaf) for index, leaf in enumerate(reader.leaves(head.tree)))
-        grow(copy, _keyed(leaves, copy), head.tree, progress)
+        grow(copy, keyed(leaves, copy), head.tree, progress)
         copy.settle(StoredTree(head.tree.size, head.tree.root))
     finally:
         copy.close()
@@ -95,35 +95,24 @@ def _newest(here: Here, reader: TileReader) -> SignedHead:
     return SignedHead(published, note)
 
 
-def _keyed(leaves: Iterator[tuple[bytes, bytes]], copy: Store) -> Iterator[tuple[bytes, bytes]]:
-    """Give the leaves on, each once its key is put."""
-    for batch in batches(leaves):
-        keys: list[tuple[bytes, bytes]] = []
-        for place, leaf in batch:
-            try:
-                record = parse_leaf(leaf)
-            except ValueError as error:
-                raise TileError(f"record {int.from_bytes(place, 'big')} cannot be read: {error}") from None
-            keys.append((record_key(record.tenant, record.request_id, _STEP.format(index=record.index)), place))
-        copy.put("key", keys)
-        yield from batch
-
-
 def main(argv: Sequence[str], run: Run) -> int:
     """The command, with the arguments after its name; its exit code."""
 
     def work(here: Here, progress: Progress) -> int:
         had_head = HeadFile(here.folders.head).read() is not None
-        head = repair(here, progress)
-        lines = [f"log {head.origin}: {head.size} records from {here.tiles}, under the signed root"]
+        head = repair(here, progress, from_archive=from_archive)
+        source = f"the archive {here.archive().place}" if from_archive else str(here.tiles)
+        lines = [f"log {head.origin}: {head.size} records from {source}, under the signed root"]
         if not had_head:
             lines.append(
-                "no signed head was here, the tiles' is taken: later records may be lost; ask a witness or a monitor"
+                f"no signed head was here, that of {source} is taken: later records may be lost; ask a witness or a "
+                "monitor"
             )
         lines.append(
-            "not in tiles, so not here: salts (all count as erased) and idempotency keys (a retry is recorded again)"
+            "public copies have none, so not here: salts (all count as erased) and idempotency keys (a retry is recorded again)"
         )
         sys.stdout.write("\n".join(lines) + "\n")
         return 0
 
-    return run(argv, work)
+    from_archive = "--from-archive" in argv
+    return run([argument for argument in argv if argument != "--from-archive"], work)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ from affidavit.libs.evidence.draft import check_name
 from affidavit.libs.runtime import SERVICE_NAMES
 from affidavit.services.audit.append_stream import AppendStream, receipt
 from affidavit.services.audit.appender import Appender
+from affidavit.services.audit.archive.archiving import Archiving, progress_of
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.publishing import Publisher
 from affidavit.services.audit.reading import list_records
@@ -27,12 +29,19 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
     """Answers calls from the log; appends go through the appender."""
 
     def __init__(
-        self, log: EvidenceLog, appender: Appender, watch: HeadWatch, publisher: Publisher, draining: asyncio.Event
+        self,
+        log: EvidenceLog,
+        appender: Appender,
+        watch: HeadWatch,
+        publisher: Publisher,
+        archiving: Archiving,
+        draining: asyncio.Event,
     ) -> None:
         self._log = log
         self._appender = appender
         self._watch = watch
         self._publisher = publisher
+        self._archiving = archiving
         self._draining = draining
         self._canaries = 0
 
@@ -64,6 +73,8 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
                 index = self._log.find(record_key(key.tenant, key.request_id, key.step))
             case _:
                 raise AffidavitError("INVALID_OPTION", "give an index or a key", field="selector")
+        if self._log.is_released(index):  # fetched from the archive: nothing else waits for it
+            return audit_pb2.GetRecordResponse(receipt=receipt(await asyncio.to_thread(self._log.record, index)))
         return audit_pb2.GetRecordResponse(receipt=receipt(self._log.record(index)))
 
     async def ForgetRecords(
@@ -113,6 +124,19 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         async with aclosing(self._watch.heads()) as heads:  # a reader that left is forgotten at once
             async for head in heads:
                 yield audit_pb2.WatchCheckpointsResponse(checkpoint=evidence_pb2.Checkpoint(note=head.note))
+
+    async def ArchiveRecords(
+        self, request: audit_pb2.ArchiveRecordsRequest, context: Context
+    ) -> AsyncIterator[audit_pb2.ArchiveRecordsResponse]:
+        async for done, total in progress_of(self._archiving.archive):
+            yield audit_pb2.ArchiveRecordsResponse(archived=done, total=total)
+
+    async def ReleaseRecords(
+        self, request: audit_pb2.ReleaseRecordsRequest, context: Context
+    ) -> AsyncIterator[audit_pb2.ReleaseRecordsResponse]:
+        keep = timedelta(days=request.keep_local_days)
+        async for done, total in progress_of(lambda progress: self._archiving.release(keep, progress)):
+            yield audit_pb2.ReleaseRecordsResponse(released=done, total=total)
 
     async def canary(self) -> None:
         """The head verifies, the newest record is whole, the disk takes a synced write; a log that had stopped

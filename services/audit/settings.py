@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from affidavit.libs.rpc import RpcSettings
 from affidavit.libs.runtime import DataFolder, default_address
+from affidavit.services.audit.archive.retention import MIN_RETENTION_DAYS
 
 
 class AuditSettings(RpcSettings):
@@ -34,6 +35,30 @@ class AuditSettings(RpcSettings):
     )
     timestamp_roots: str = Field("", description="PEM file of the authority's root certificates; needed with a URL")
     timestamp_interval_s: float = Field(3600.0, ge=0.1, le=86_400, description="seconds between two timestamps")
+
+    archive: str = Field(
+        "", description="where records are archived: a folder, or s3://bucket/prefix; empty for none by schedule"
+    )
+    archive_endpoint: str = Field("", description="URL of an S3 store other than Amazon's; empty for Amazon's")
+    archive_interval_s: float = Field(3600.0, ge=0.1, le=86_400, description="seconds between two passes of archiving")
+    archive_segment_records: int = Field(4096, ge=1, le=65_536, description="records in an archived segment, at most")
+    archive_keep_local_days: int = Field(
+        -1, ge=-1, le=36_500, description="days after which archived records are in the archive alone; -1 for never"
+    )
+    retention_days: int = Field(MIN_RETENTION_DAYS, le=36_500, description="days that the archive keeps a record")
+    models_folder: str = Field("", description="folder of model and bundle cards; empty for the repository's own")
+
+    @field_validator("retention_days")
+    @classmethod
+    def _long_enough(cls, days: int) -> int:
+        if days < MIN_RETENTION_DAYS:
+            raise ValueError(f"records are kept {MIN_RETENTION_DAYS} days at least, not {days}")
+        return days
+
+    @property
+    def archive_place(self) -> str:
+        """The archive, also where none is written by schedule: a folder in the data folder."""
+        return self.archive or str(self.home_path / "audit" / "archive")
 
     @property
     def home_path(self) -> Path:

@@ -3,6 +3,7 @@
 | family  | key                                    | value                                                    |
 | ------- | -------------------------------------- | -------------------------------------------------------- |
 | default | `v`, `origin`, `tree`, `canary`        | format version; log name; size (8) and root (32); a count |
+| default | `archive/…`                            | what is in the archive (`archive/ledger.py`)             |
 | leaf    | index (8, big-endian)                  | the leaf's bytes                                         |
 | node    | level (1), index (8)                   | hash (32) of the complete subtree, level 0 the leaf's    |
 | key     | tenant NUL request id NUL step         | index (8)                                                |
@@ -13,7 +14,8 @@ hashes nothing again.
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,6 +156,24 @@ class Store:
             AffidavitError: it cannot be read to its end.
         """
         return self._database.entries(family)
+
+    def notes(self, prefix: bytes) -> list[bytes]:
+        """Values of the default family whose keys begin with `prefix`, in the order of the keys."""
+        entries = self._database.entries(_NAMES, prefix)
+        return [value for _, value in takewhile(lambda entry: entry[0].startswith(prefix), entries)]
+
+    def keep_notes(self, notes: Mapping[bytes, bytes | None], released: range = range(0)) -> None:
+        """Put (or, where None, delete) notes, and delete the leaves of `released`; durably, all or none. Raises as
+        `commit` does."""
+        batch = self._database.batch()
+        for key, value in notes.items():
+            if value is None:
+                batch.delete(_NAMES, key)
+            else:
+                batch.put(_NAMES, key, value)
+        for index in released:
+            batch.delete("leaf", _index(index))
+        self._database.commit(batch)
 
     def has_from(self, family: str, index: int) -> bool:
         """Whether a family that is keyed by index has anything at `index` or after it."""

@@ -16,10 +16,13 @@ from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.merkle import Frontier
 from affidavit.libs.evidence.note import TreeHead
 from affidavit.libs.evidence.record import parse_leaf
+from affidavit.services.audit.archive.elsewhere import Elsewhere, nowhere
+from affidavit.services.audit.archive.ledger import Ledger
 from affidavit.services.audit.offline import Progress
 from affidavit.services.audit.store import FORMAT, Store
 
 BACKUP = "restore audit/store from a backup"
+ARCHIVE = "see that the archive answers, and what affidavit audit archive verify says of it"
 _LISTED = 1000  # findings of one kind that are named one by one; the rest are counted
 _PROGRESS_RECORDS = 1000
 
@@ -27,7 +30,7 @@ _PROGRESS_RECORDS = 1000
 class Finding(NamedTuple):
     """Something that is wrong."""
 
-    part: str  # log key, head, store, leaf, hash, key, side, tile
+    part: str  # log key, head, store, leaf, archive, hash, key, side, tile
     what: str
     restore: str
 
@@ -74,8 +77,11 @@ class _Tree:
 class StoreCheck:
     """One pass over an open store; `findings` when it is done."""
 
-    def __init__(self, store: Store, head: TreeHead | None, progress: Progress) -> None:
-        """Check against `head`; without one, only against the store's own tree."""
+    def __init__(self, store: Store, head: TreeHead | None, progress: Progress, elsewhere: Elsewhere = nowhere) -> None:
+        """Check against `head`; without one, only against the store's own tree. `elsewhere` reads released leaves."""
+        self._elsewhere = elsewhere
+        self._ledger = Ledger(store)
+        self.released = 0  # records whose leaf was read from the archive
         self._store = store
         self._head = head
         self._progress = progress
@@ -142,7 +148,7 @@ class StoreCheck:
             what, part = "its bytes and its stored hash contradict each other", "leaf"
         for kind, places in self._kinds.items():
             kind_part, _, kind_what = kind.partition(": ")
-            self.findings += places.findings(kind_part, kind_what, BACKUP)
+            self.findings += places.findings(kind_part, kind_what, ARCHIVE if kind_part == "archive" else BACKUP)
         self._kinds.clear()
         self.findings += unlike.findings(part, what, BACKUP)
         for level, index in right.wrong[:_LISTED]:
@@ -166,6 +172,13 @@ class StoreCheck:
         except AffidavitError as error:
             self._at(f"leaf: cannot be read ({error.message})", index)
             return None
+        if leaf is None and (segment := self._ledger.released(index)):
+            try:
+                leaf = self._elsewhere(segment, index)
+            except AffidavitError as error:
+                self._at(f"archive: released, and not to be read ({error.reason})", index)
+                return None
+            self.released += 1
         if leaf is None:
             self._at("leaf: missing", index)
             return None
@@ -211,6 +224,8 @@ class StoreCheck:
             self._find("key", f"{parts} names no record", BACKUP)
             return
         keyed[index] = min(keyed[index] + 1, 2)
+        if not self._requests[index] and self._ledger.released(index):
+            return  # its leaf could not be read, which was said
         if self._requests[index] != hash((parts[0], parts[1])):
             self._find("key", f"{parts} names record {index}, which is of another request", BACKUP)
 

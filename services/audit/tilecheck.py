@@ -20,6 +20,7 @@ from affidavit.libs.evidence.tilepaths import (
     tile_widths,
 )
 from affidavit.libs.evidence.tiles import TileError, TileReader, bundle_bytes, folder_tiles
+from affidavit.services.audit.archive.elsewhere import Elsewhere, leaf_reader, nowhere
 from affidavit.services.audit.offline import Progress
 from affidavit.services.audit.store import Store
 from affidavit.services.audit.storecheck import Finding
@@ -47,8 +48,9 @@ class TileCheck:
             self._find(CHECKPOINT, f"not this log's checkpoint: {error}")
             return None
 
-    def against(self, store: Store, head: TreeHead) -> None:
-        """Compare every file that `head` covers with a whole store."""
+    def against(self, store: Store, head: TreeHead, elsewhere: Elsewhere = nowhere) -> None:
+        """Compare every file that `head` covers with a whole store, whose released leaves are `elsewhere`."""
+        leaf = leaf_reader(store, elsewhere)
         size = store.tree().size
         if head.size > size:
             what = f"the published checkpoint covers {head.size} records, the store has {size}: the log was set back"
@@ -64,7 +66,7 @@ class TileCheck:
                 hashes = b"".join(store.node(TILE_HEIGHT * level, first + n) for n in range(width))
                 self._compare(tile_path(level, number, width), tile_path(level, number), hashes)
                 if level == 0:
-                    bundle = bundle_bytes([store.leaf(first + n) or b"" for n in range(width)])
+                    bundle = bundle_bytes([leaf(first + n) or b"" for n in range(width)])
                     self._compare(entries_path(number, width), entries_path(number), bundle)
                     self._progress("tiles", first + width, head.size)
 
@@ -104,7 +106,11 @@ class TileCheck:
 
 
 def check_tiles(
-    folder: Path, verifier: Verifier, whole_store: Store | None, progress: Progress
+    folder: Path,
+    verifier: Verifier,
+    whole_store: Store | None,
+    progress: Progress,
+    elsewhere: Elsewhere = nowhere,
 ) -> tuple[list[Finding], int]:
     """Findings, and how many leading records were found whole in the tiles alone (0 when the store is whole)."""
     check = TileCheck(folder, verifier, progress)
@@ -114,7 +120,7 @@ def check_tiles(
         whole = check.alone(head)
     elif head is not None and whole_store is not None:
         try:
-            check.against(whole_store, head)
+            check.against(whole_store, head, elsewhere)
         except AffidavitError as error:
             check.findings.append(Finding("store", error.message, "restore audit/store from a backup"))
     return check.findings, whole

@@ -21,7 +21,7 @@ from affidavit.audit.v1 import audit_pb2
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.rpc import connect
 from affidavit.services.audit.append_stream import entry_of
-from affidavit.services.audit.log import EvidenceLog
+from affidavit.services.audit.log import EvidenceLog, Proven
 from affidavit.services.audit.opening import LogFolders
 
 CALLERS = 64
@@ -165,8 +165,8 @@ def _opened(home: Path, records: int) -> dict[str, object]:
     leaf_bytes = 0
     for begin in range(0, records, 1000):
         for proven in log.append([entry_of(item) for item in _items(f"fill-{begin}", min(1000, records - begin))]):
-            if isinstance(proven, Exception):
-                raise proven
+            if not isinstance(proven, Proven):
+                raise SystemExit(f"not appended: {proven}")
             leaf_bytes += len(proven.leaf)
     log.close()
     on_disk = sum(path.stat().st_size for path in folders.store.rglob("*") if path.is_file())

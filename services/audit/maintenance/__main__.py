@@ -1,4 +1,4 @@
-"""`python -m affidavit.services.audit.maintenance fsck|backup|restore|repair …`: work on a log without its service.
+"""`python -m affidavit.services.audit.maintenance archive|fsck|backup|restore|repair …`: work on a log without its service.
 
 Settings are those of the audit service. Exit codes: 0 fine, 2 bad settings or wrong use, 3 the log is in use or its disk
 refuses, 4 the log is damaged.
@@ -10,11 +10,19 @@ from collections.abc import Sequence
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.settings import SettingsError, load
 from affidavit.services.audit import backup, fsck, repair, restore
+from affidavit.services.audit.archive import command as archive_command
+from affidavit.services.audit.archive.places import open_archive
 from affidavit.services.audit.offline import Here, Work, silent
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.settings import AuditSettings
 
-COMMANDS = {"backup": backup.main, "fsck": fsck.main, "repair": repair.main, "restore": restore.main}
+COMMANDS = {
+    "archive": archive_command.main,
+    "backup": backup.main,
+    "fsck": fsck.main,
+    "repair": repair.main,
+    "restore": restore.main,
+}
 
 
 def run(argv: Sequence[str], work: Work) -> int:
@@ -25,12 +33,13 @@ def run(argv: Sequence[str], work: Work) -> int:
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    here = Here(LogFolders.below(settings.home_path, settings.head_path), settings.tiles_path)
+    archive = lambda: open_archive(settings.archive_place, settings.archive_endpoint)  # noqa: E731
+    here = Here(LogFolders.below(settings.home_path, settings.head_path), settings.tiles_path, archive)
     try:
         return work(here, _progress if sys.stderr.isatty() else silent)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
-        return 4 if error.reason == "LOG_DAMAGED" else 3
+        return 4 if error.reason in ("LOG_DAMAGED", "HASH_MISMATCH") else 3
     except OSError as error:
         sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
         return 3

@@ -3,6 +3,7 @@
 import typer
 
 from affidavit.tools.cli.audit import (
+    archive,
     backup,
     check,
     export,
@@ -37,3 +38,4 @@ app.command("repair")(backup.repair)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
 app.add_typer(key.app, name="key")
+app.add_typer(archive.app, name="archive")

@@ -30,12 +30,18 @@ def restore(
 def repair(
     home: str = _HOME,
     tiles_folder: str = typer.Option("", "--tiles-folder", help="the published log; empty for the setting's"),
+    from_archive: bool = typer.Option(
+        False, "--from-archive", help="from the archive instead, where tiles are gone too"
+    ),
+    archive: str = typer.Option("", "--archive", help="folder or s3://bucket/prefix; empty for the setting's"),
 ) -> None:
-    """Build the store again from the published tiles, where it is gone and there is no newer backup.
+    """Build the store again from the published tiles, or the archive, where it is gone and there is no newer backup.
 
-    Kept only if every record leads to the signed root. Tiles have no salts and no idempotency keys.
+    Kept only if every record leads to the signed root. Neither has salts or idempotency keys.
     """
-    maintain("repair", *_given(home), *(["--tiles-folder", tiles_folder] if tiles_folder else []))
+    flags = [("--tiles-folder", tiles_folder), ("--archive", archive)]
+    given = [part for flag, value in flags if value for part in (flag, value)]
+    maintain("repair", *_given(home), *given, *(["--from-archive"] if from_archive else []))
 
 
 def _given(home: str) -> list[str]:
