@@ -12,6 +12,7 @@ import pytest
 from affidavit.audit.v1 import audit_pb2
 from affidavit.libs.errors import from_rpc_error
 from affidavit.services.audit.head import SLOT_BYTES, HeadFile
+from affidavit.services.audit.store import Store, StoredTree
 from tests.contract.audit_process import AuditProcess, append, append_one, head, item
 
 COUNT = 300
@@ -148,7 +149,7 @@ async def test_a_store_rolled_back_and_grown_again_has_another_past(home) -> Non
     await fill_otherwise(half)
     shutil.rmtree(store(home))
     shutil.copytree(store(half), store(home))
-    assert "another past" in refuses(home)
+    assert f"the first {COUNT} records of the store are not those that the head signed" in refuses(home)
 
 
 async def fill_otherwise(home: Path) -> None:
@@ -289,3 +290,34 @@ async def test_a_record_changed_behind_the_services_back_is_never_served(home) -
             assert from_rpc_error(caught.value, "audit").reason == "LOG_DAMAGED"
     finally:
         audit.kill()
+
+
+def change(home: Path, family: str, entries: list[tuple[bytes, bytes]], tree: StoredTree | None = None) -> None:
+    """Write into the store what the service would not."""
+    opened = Store(store(home))
+    try:
+        opened.put(family, entries)
+        opened.settle(tree or opened.tree())
+    finally:
+        opened.close()
+
+
+async def test_a_changed_record_among_the_newest_is_refused(home) -> None:
+    opened = Store(store(home))
+    leaf = opened.leaf(COUNT - 10)
+    opened.close()
+    assert leaf is not None
+    place = (COUNT - 10).to_bytes(8, "big")
+    change(home, "leaf", [(place, leaf)])
+    assert await starts(home) == COUNT
+    change(home, "leaf", [(place, leaf.replace(b'"ok"', b'"no"'))])
+    assert f"record {COUNT - 10} is not what was signed" in refuses(home)
+
+
+async def test_a_tree_that_contradicts_its_hashes_is_refused(home) -> None:
+    """Beyond what the head signed nothing but the hashes themselves can tell."""
+    shutil.copy(checkpoint(home.with_name("half")), checkpoint(home))
+    other = shutil.copytree(home, home.with_name("contradicts"))
+    assert await starts(home) == COUNT
+    change(other, "leaf", [], StoredTree(COUNT, bytes(32)))
+    assert f"the store's tree of {COUNT} records contradicts itself" in refuses(other)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.audit_process import DEADLINE_S, AuditProcess
-from tests.crash.acknowledged import CALLERS, Heard, call, check, check_retries
+from affidavit.libs.evidence.note import TreeHead
+from affidavit.libs.evidence.tilepaths import entries_path, tile_levels, tile_path, tile_widths
+from tests.contract.audit_process import DEADLINE_S, AuditProcess, append, append_one, item
+from tests.crash.acknowledged import CALLERS, Heard, call, check, check_retries, head_on_disk
 from tests.crash.faults.disk import Disk, Variant
 from tests.crash.faults.preload import Faults
 
@@ -57,6 +59,61 @@ async def cut_and_check(place: Path, seed: int) -> None:
         await check_retries(audit, heard)
     finally:
         audit.kill()
+
+
+async def test_at_the_moment_of_a_receipt_its_record_and_a_head_over_it_are_on_the_disk(tmp_path: Path) -> None:
+    home, journal = tmp_path / "home", tmp_path / "journal"
+    home.mkdir()
+    disk, heard = Disk(home), Heard()
+    audit = AuditProcess(home, environment=Faults(home, journal).environment())
+    try:
+        async with audit.stub() as stub:
+            for number in range(3):
+                heard.sent.add(f"r-{number}")
+                heard.keep(f"r-{number}", (await append_one(stub, item(f"r-{number}"))).receipt)
+    finally:
+        audit.kill()
+    disk.replay(journal)
+    disk.check()
+    disk.cut(Variant.NOTHING, 0)
+    assert head_on_disk(home).size == 3
+    audit = AuditProcess(home)
+    try:
+        await check(audit, heard)
+        await check_retries(audit, heard)
+    finally:
+        audit.kill()
+
+
+async def test_no_power_cut_leaves_a_published_checkpoint_without_its_tiles(tmp_path: Path) -> None:
+    home, journal = tmp_path / "home", tmp_path / "journal"
+    home.mkdir()
+    disk = Disk(home)
+    audit = AuditProcess(home, "--publish-interval-s", "0.02", environment=Faults(home, journal).environment())
+    async with audit.stub() as stub:
+        for number in range(12):
+            await append(stub, [[item(f"{number}-{n}") for n in range(50)]])
+            await asyncio.sleep(0.05)  # so that some are published by themselves; the last by the stop
+    assert audit.stop() == 0
+    tiles = Path("audit") / "tiles"
+    sizes: list[int] = []
+
+    def after_rename(name: str) -> None:
+        note = disk.live(tiles / "checkpoint")
+        if name != "checkpoint" or note is None or TreeHead.unverified(note).size in sizes:
+            return
+        size = TreeHead.unverified(note).size
+        for level in tile_levels(size):
+            for number, width in enumerate(tile_widths(level, size)):
+                paths = [tile_path(level, number, width), *([] if level else [entries_path(number, width)])]
+                for path in paths:
+                    assert disk.durable(tiles / path), f"{path} may be gone while the checkpoint of {size} is there"
+        sizes.append(size)
+
+    disk.replay(journal, after_rename)
+    disk.check()
+    assert len(sizes) >= 2
+    assert sizes[-1] == 600
 
 
 @pytest.mark.parametrize("seed", range(3))

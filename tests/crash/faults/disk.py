@@ -1,4 +1,4 @@
-"""The disk below one folder, from what `shim.c` journalled: what lies there now, and what a power cut would leave.
+"""The disk below one folder, from what the shim (`calls.c`) journalled: what lies there now, and what a power cut would leave.
 
 A file's bytes are durable once that file was synced, a name once its folder was. Of everything else a power cut may
 leave nothing, a part in order, or any part:
@@ -16,7 +16,7 @@ clean (the PostgreSQL fsync surprise of 2018).
 import random
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -133,8 +133,8 @@ class Disk:
         self._top = self._folder(root)
         self.counts: dict[str, int] = {}
 
-    def replay(self, journal: Path) -> None:
-        """Apply a process's journal; a second process's may follow."""
+    def replay(self, journal: Path, after_rename: Callable[[str], None] = lambda _: None) -> None:
+        """Apply a process's journal; a second process's may follow. `after_rename` is told each new name."""
         data = memoryview(journal.read_bytes())
         at = 0
         while at < len(data):
@@ -145,6 +145,22 @@ class Disk:
                 parts.append(bytes(data[at : at + length]))
                 at += length
             self._apply(kind.decode(), inode, folder, folder2, offset, parts[0].decode(), parts[1].decode(), parts[2])
+            if kind == b"r":
+                after_rename(parts[1].decode())
+
+    def live(self, path: Path) -> bytes | None:
+        """A file's bytes as a reader sees them now; None when there is none. `path` is below the root."""
+        node: File | Folder | None = self._top
+        for part in path.parts:
+            node = node.live.get(part) if isinstance(node, Folder) else None
+        return bytes(node.live) if isinstance(node, File) else None
+
+    def durable(self, path: Path) -> bytes | None:
+        """A file's bytes as every power cut leaves them; None when it may be gone."""
+        node: File | Folder | None = self._top
+        for part in path.parts:
+            node = node.durable.get(part) if isinstance(node, Folder) else None
+        return bytes(node.durable) if isinstance(node, File) else None
 
     def check(self) -> None:
         """That what lies on the real disk is what the journal says: no change went past the shim."""

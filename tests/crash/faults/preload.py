@@ -13,8 +13,8 @@ SOURCES = sorted(Path(__file__).parent.glob("*.c"))
 def shim() -> Path:
     """The shared object, built once a test session."""
     library = Path(mkdtemp(prefix="affidavit-faults-")) / "shim.so"
-    command = ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-o", library]
-    subprocess.run([*map(str, command), *map(str, SOURCES), "-ldl"], check=True)
+    command = ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fvisibility=hidden"]
+    subprocess.run([*command, "-o", str(library), *map(str, SOURCES), "-ldl"], check=True)
     return library
 
 

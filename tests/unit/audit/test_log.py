@@ -12,9 +12,11 @@ from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.receipt import verify_receipt
 from affidavit.libs.evidence.record import parse_leaf
+from affidavit.services.audit import opening
 from affidavit.services.audit.append_stream import entry_of, receipt
 from affidavit.services.audit.log import EvidenceLog, Proven
 from affidavit.services.audit.opening import LogFolders
+from affidavit.services.audit.store import Store
 from tests.contract.audit_process import AuditProcess, item, result_of, salt_of
 
 requests = st.lists(
@@ -210,3 +212,23 @@ def test_a_leaf_changed_through_the_store_itself_is_never_served(home) -> None:
     log.close()
     with pytest.raises(AffidavitError, match="record 0 is not what was signed"):
         opened(home)
+
+
+def test_a_record_that_a_start_did_not_read_again_is_proved_before_it_is_served(tmp_path: Path, monkeypatch) -> None:
+    folders = LogFolders.below(tmp_path)
+    log = EvidenceLog(folders)
+    log.append([entry_of(item(f"r-{n}")) for n in range(5)])
+    leaf = log.record(1).leaf
+    log.close()
+    store = Store(folders.store)
+    store.put("leaf", [((1).to_bytes(8, "big"), leaf.replace(b'"ok"', b'"no"'))])
+    store.settle(store.tree())
+    store.close()
+    monkeypatch.setattr(opening, "CHECKED_RECORDS", 1)
+    log = EvidenceLog(folders)
+    try:
+        assert log.record(2).index == 2
+        with pytest.raises(AffidavitError, match="record 1 is not what was signed"):
+            log.record(1)
+    finally:
+        log.close()
