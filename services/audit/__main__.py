@@ -71,7 +71,7 @@ def main() -> int:
     home = settings.home_path
     side = home / "audit" / "side"
     try:
-        log = EvidenceLog(LogFolders.below(home, settings.head_path))
+        log = EvidenceLog(LogFolders.below(home, settings.head_path, settings.key_source))
         published = Published(log, settings.tiles_path)
         stamps = authority(settings.timestamp_authority, settings.timestamp_roots, side)
     except AffidavitError as error:

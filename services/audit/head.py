@@ -10,7 +10,8 @@ from pathlib import Path
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import replace_file
 from affidavit.libs.evidence.keys import Signer
-from affidavit.libs.evidence.note import NoteError, TreeHead, open_own_checkpoint, sign_checkpoint
+from affidavit.libs.evidence.logkeys import LogKeys
+from affidavit.libs.evidence.note import NoteError, TreeHead, sign_checkpoint
 
 NAME = "checkpoint"
 
@@ -55,7 +56,7 @@ class HeadFile:
             AffidavitError: LOG_DAMAGED: it is no checkpoint, or of another log.
         """
         try:
-            return SignedHead(open_own_checkpoint(note, key.public_key()), note)
+            return SignedHead(LogKeys(key.public_key()).open(note), note)
         except NoteError as error:
             message = (
                 f"the signed head {self.path} is not this log's: {error}; restore the head that belongs to the log"

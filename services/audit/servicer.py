@@ -13,6 +13,7 @@ from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.draft import check_name
 from affidavit.services.audit.append_stream import AppendStream, receipt
 from affidavit.services.audit.appender import Appender
+from affidavit.services.audit.handovers import handovers
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.publishing import Publisher
 from affidavit.services.audit.reading import list_records
@@ -69,6 +70,15 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
             checkpoint=evidence_pb2.Checkpoint(note=self._log.head.note),
             public_key_pem=self._log.public_key_pem().decode(),
         )
+
+    async def GetKeyRotations(
+        self, request: audit_pb2.GetKeyRotationsRequest, context: Context
+    ) -> audit_pb2.GetKeyRotationsResponse:
+        rotations = [
+            audit_pb2.KeyRotation(leaf=h.leaf, hashes=h.path, checkpoint=evidence_pb2.Checkpoint(note=h.checkpoint))
+            for h in await asyncio.to_thread(handovers, self._log)
+        ]
+        return audit_pb2.GetKeyRotationsResponse(rotations=rotations)
 
     async def GetInclusionProof(
         self, request: audit_pb2.GetInclusionProofRequest, context: Context

@@ -1,4 +1,4 @@
-"""`python -m affidavit.services.audit.maintenance fsck|backup|restore|repair …`: work on a log without its service.
+"""`python -m affidavit.services.audit.maintenance fsck|backup|restore|repair|rotate …`: work on a log without its service.
 
 Settings are those of the audit service. Exit codes: 0 fine, 2 bad settings or wrong use, 3 the log is in use or its disk
 refuses, 4 the log is damaged.
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.settings import SettingsError, load
-from affidavit.services.audit import backup, fsck, repair, restore
+from affidavit.services.audit import backup, fsck, repair, restore, rotate
 from affidavit.services.audit.offline import Here, Work, silent
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.settings import AuditSettings
 
-COMMANDS = {"backup": backup.main, "fsck": fsck.main, "repair": repair.main, "restore": restore.main}
+COMMANDS = {"backup": backup.main, "fsck": fsck.main, "repair": repair.main, "restore": restore.main, "rotate": rotate.main}
 
 
 def run(argv: Sequence[str], work: Work) -> int:
@@ -25,7 +25,7 @@ def run(argv: Sequence[str], work: Work) -> int:
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    here = Here(LogFolders.below(settings.home_path, settings.head_path), settings.tiles_path)
+    here = Here(LogFolders.below(settings.home_path, settings.head_path, settings.key_source), settings.tiles_path)
     try:
         return work(here, _progress if sys.stderr.isatty() else silent)
     except AffidavitError as error:
