@@ -53,7 +53,9 @@ class LogKeys:
     def beside(cls, public_key: Path) -> "LogKeys":
         """The key in a PEM file, and those in the folder `retired` beside it. Raises as `read`."""
         current = load_public_key(public_key)
-        found = sorted((index, path) for path in retired_files(public_key.parent) if (index := _index(path)) is not None)
+        found = sorted(
+            (index, path) for path in retired_files(public_key.parent) if (index := _index(path)) is not None
+        )
         return cls(current, tuple(RetiredKey(load_public_key(path), index + 1) for index, path in found))
 
     @property

@@ -12,6 +12,7 @@ follows. So trust goes forward and backward along the handovers, and no further 
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -97,7 +98,7 @@ def follow(trusted: Ed25519PublicKey, handovers: Iterable[Handover]) -> LogKeys:
         RotationError: a handover does not hold, they are no chain, or `trusted` is not one of their keys.
     """
     found = sorted((handover.verify() for handover in handovers), key=lambda pair: pair[0])
-    for (_, before), (index, after) in zip(found, found[1:], strict=False):
+    for (_, before), (index, after) in pairwise(found):
         if after.old != before.new:
             raise RotationError(f"record {index} does not hand over the key that the rotation before it named")
     if not found:
@@ -124,7 +125,9 @@ def parse_chain(data: bytes) -> list[Handover]:
         said = Members(canonicaljson.loads(data.removesuffix(b"\n")), frozenset({"format", "rotations"}), frozenset())
         if said.value("format") != FORMAT:
             raise ValueError(f"format {said.value('format')!r} is not {FORMAT}")
-        rotations = [Members(r, frozenset({"checkpoint", "leaf", "path"}), frozenset()) for r in said.items("rotations")]
+        rotations = [
+            Members(r, frozenset({"checkpoint", "leaf", "path"}), frozenset()) for r in said.items("rotations")
+        ]
         handovers = [
             Handover(
                 r.text("leaf").encode(), tuple(bytes.fromhex(p) for p in r.texts("path")), r.text("checkpoint").encode()

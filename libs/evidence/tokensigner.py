@@ -36,7 +36,9 @@ class TokenSigner:
             raise KeyFileError(f"{uri.text}: no PKCS#11 library is named: AFFIDAVIT_AUDIT_KEY_MODULE, or module-path")
         self._pin = pin(uri.pin_source)
         if not self._pin:
-            raise KeyFileError(f"{uri.text}: no PIN: AFFIDAVIT_AUDIT_KEY_PIN_FILE, AFFIDAVIT_AUDIT_KEY_PIN or pin-source")
+            raise KeyFileError(
+                f"{uri.text}: no PIN: AFFIDAVIT_AUDIT_KEY_PIN_FILE, AFFIDAVIT_AUDIT_KEY_PIN or pin-source"
+            )
         self._key, self._public = self._open()
 
     def public_key(self) -> Ed25519PublicKey:
@@ -64,7 +66,7 @@ class TokenSigner:
     def _sign(self, data: bytes) -> bytes:
         return bytes(self._key.sign(data, mechanism=pkcs11.Mechanism.EDDSA))
 
-    def _open(self) -> tuple[pkcs11.PrivateKey, Ed25519PublicKey]:
+    def _open(self) -> tuple[pkcs11.SignMixin, Ed25519PublicKey]:
         uri = self._uri
         try:
             library = pkcs11.lib(self._module)
@@ -75,7 +77,7 @@ class TokenSigner:
                 for kind in (pkcs11.ObjectClass.PRIVATE_KEY, pkcs11.ObjectClass.PUBLIC_KEY)
             )
             point = bytes(public[pkcs11.Attribute.EC_POINT])
-            if private.key_type is not pkcs11.KeyType.EC_EDWARDS:
+            if not isinstance(private, pkcs11.SignMixin) or private.key_type is not pkcs11.KeyType.EC_EDWARDS:
                 raise KeyFileError(f"{uri.text} is no Ed25519 key")
         except (PKCS11Error, RuntimeError, OSError) as error:
             what = f"{uri.text}, by {self._module}: {_words(error)}"

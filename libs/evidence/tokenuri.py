@@ -56,9 +56,13 @@ def _attributes(part: str, separator: str, known: frozenset[str], text: str) -> 
     for attribute in part.split(separator) if part else []:
         name, equals, value = attribute.partition("=")
         if name == "pin-value":
-            raise KeyFileError("a PIN in the URI is seen by everyone who lists processes: use pin-source, or the settings")
+            raise KeyFileError(
+                "a PIN in the URI is seen by everyone who lists processes: use pin-source, or the settings"
+            )
         if name not in known or not equals or not value or name in found:
-            raise KeyFileError(f"{text}: {attribute!r} is unknown, empty or there twice; known: {', '.join(sorted(known))}")
+            raise KeyFileError(
+                f"{text}: {attribute!r} is unknown, empty or there twice; known: {', '.join(sorted(known))}"
+            )
         found[name] = unquote_to_bytes(value)
     return found
 

@@ -10,7 +10,7 @@
 import fcntl
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class LogFolders:
     head: Path
     keys: Path
     lock: Path
-    key: KeySource = KeySource()
+    key: KeySource = field(default_factory=KeySource)
 
     @classmethod
     def below(cls, home: Path, head: Path | None = None, key: KeySource | None = None) -> "LogFolders":
@@ -195,7 +195,9 @@ def _other_key(where: str, folders: LogFolders, signer: Signer) -> AffidavitErro
     for retired in _known_keys(folders).retired:
         if retired.key == signer.public_key():
             message = f"{where} is a key that was retired at record {retired.until - 1}: name the one that followed it"
-            return AffidavitError("LOG_UNAVAILABLE", f"{message} with AFFIDAVIT_AUDIT_KEY (empty for the log's own file)")
+            return AffidavitError(
+                "LOG_UNAVAILABLE", f"{message} with AFFIDAVIT_AUDIT_KEY (empty for the log's own file)"
+            )
     message = f"{folders.keys / PUBLIC_NAME} is not the public half of {where}; restore the pair that belongs together"
     return AffidavitError("LOG_DAMAGED", message)
 

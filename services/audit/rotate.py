@@ -136,7 +136,9 @@ def main(argv: Sequence[str], run: Run) -> int:
             f"new       {done.rotation.new.text()}",
         ]
         if not old.own:
-            lines.append(f"the old key is still in {done.old}: it signs nothing for this log any more, destroy it there")
+            lines.append(
+                f"the old key is still in {done.old}: it signs nothing for this log any more, destroy it there"
+            )
         elif keep_old:
             lines.append(f"the old private key is kept in {here.folders.keys / 'retired' / f'{done.index}.key'}")
         if to != old.place:

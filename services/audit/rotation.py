@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from affidavit.libs import canonicaljson
+from affidavit.libs.canonicaljson import Json
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import create_file, replace_file, sync_folder
 from affidavit.libs.evidence.keys import PRIVATE_NAME, PUBLIC_NAME, public_pem
@@ -49,7 +50,7 @@ class Pending:
 
     def write(self, keys: Path) -> None:
         """Make it durable, whole. Raises OSError."""
-        value = {
+        value: dict[str, Json] = {
             "checkpoint": base64.b64encode(self.checkpoint).decode(),
             "keep_old": self.keep_old,
             "key": self.new_private.decode() or None,

@@ -14,7 +14,13 @@ from affidavit.services.audit.offline import Here, Work, silent
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.settings import AuditSettings
 
-COMMANDS = {"backup": backup.main, "fsck": fsck.main, "repair": repair.main, "restore": restore.main, "rotate": rotate.main}
+COMMANDS = {
+    "backup": backup.main,
+    "fsck": fsck.main,
+    "repair": repair.main,
+    "restore": restore.main,
+    "rotate": rotate.main,
+}
 
 
 def run(argv: Sequence[str], work: Work) -> int:
