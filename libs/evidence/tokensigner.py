@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pkcs11
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from pkcs11.exceptions import PKCS11Error
+from pkcs11.exceptions import PKCS11Error, UserAlreadyLoggedIn
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.keys import KeyFileError
@@ -71,7 +71,7 @@ class TokenSigner:
         try:
             library = pkcs11.lib(self._module)
             token = library.get_token(token_label=uri.token or None, token_serial=uri.serial or None)
-            session = token.open(user_pin=self._pin)
+            session = _session(token, self._pin)
             private, public = (
                 session.get_key(object_class=kind, label=uri.object or None, id=uri.id or None)
                 for kind in (pkcs11.ObjectClass.PRIVATE_KEY, pkcs11.ObjectClass.PUBLIC_KEY)
@@ -86,6 +86,13 @@ class TokenSigner:
         if len(raw) != _KEY_BYTES:
             raise KeyFileError(f"{uri.text} is no Ed25519 key: its point has {len(raw)} bytes")
         return private, Ed25519PublicKey.from_public_bytes(raw)
+
+
+def _session(token: pkcs11.Token, pin: str) -> pkcs11.Session:
+    try:
+        return token.open(user_pin=pin)
+    except UserAlreadyLoggedIn:  # a login counts for the whole process
+        return token.open()
 
 
 def _words(error: Exception) -> str:

@@ -25,7 +25,9 @@ REQUIRED = {
 }
 OPTIONAL = {"hardware.json", "timestamp.cert"}
 README_SHA256 = "6434c16f167f0e9e9686bb318c1fb56ce95ff9280c78c7df2608ef496304757b"
-FOLDERS = re.compile(r"(children|log\.keys)/(0|[1-9][0-9]*)\.json|log\.keys/[0-9]+\.checkpoint|models/[\w.-]+/[\w.-]+/model\.(yaml|manifest)")
+FOLDERS = re.compile(
+    r"(children|log\.keys)/(0|[1-9][0-9]*)\.json|log\.keys/[0-9]+\.checkpoint|models/[\w.-]+/[\w.-]+/model\.(yaml|manifest)"
+)
 ED25519_DER = bytes.fromhex("302a300506032b6570032100")  # SubjectPublicKeyInfo of Ed25519 (RFC 8410), before the key
 
 class Failed(Exception):
@@ -39,8 +41,8 @@ def leaf_hash(leaf): return hashlib.sha256(b"\0" + leaf).digest()
 def node_hash(left, right): return hashlib.sha256(b"\1" + left + right).digest()
 
 def check_inclusion(index, size, leaf, path, root, name="inclusion"):
-    """RFC 9162 2.1.3.2: the path leads from the leaf hash at `index` to the root of a tree of `size` leaves. Returns the
-    root of the tree that ends with this leaf: the siblings left of it are all there is to that one."""
+    """RFC 9162 2.1.3.2: the path leads from the leaf hash at `index` to the root of a tree of `size` leaves.
+    Returns the root of the tree that ends with this leaf: the siblings left of it are its only other parts."""
     need(0 <= index < size and len(leaf) == len(root) == 32, f"{name}: outside the tree, or no hash of 32 bytes")
     fn, sn, r, ended = index, size - 1, leaf, leaf
     for p in path:
@@ -59,10 +61,7 @@ def check_inclusion(index, size, leaf, path, root, name="inclusion"):
 
 def raw_key(pem, name):
     """The 32 bytes of an Ed25519 public key in the one PEM form that openssl writes."""
-    try:
-        der = base64.b64decode(b"".join(pem.split(b"\n")[1:-2]), validate=True)
-    except ValueError:
-        der = b""
+    der = base64.b64decode(b"".join(pem.split(b"\n")[1:-2]), validate=True)
     again = b"-----BEGIN PUBLIC KEY-----\n" + base64.b64encode(der) + b"\n-----END PUBLIC KEY-----\n"
     need(again == pem and len(der) == 44 and der.startswith(ED25519_DER), f"{name}: no Ed25519 public key in PEM")
     return der[12:]
@@ -86,8 +85,7 @@ def open_checkpoint(note, pem):
     signed = 0
     for line in lines:
         found = re.fullmatch(r"— (\S+) ([A-Za-z0-9+/]+=*)", line)
-        if not found:
-            raise Failed("checkpoint: a line is no signature")
+        need(found, "checkpoint: a line is no signature")
         blob = base64.b64decode(found[2])
         need(base64.b64encode(blob).decode() == found[2], "checkpoint: a signature is not in its one base64 form")
         if found[1] == origin and blob[:4] == key_id:
@@ -98,8 +96,7 @@ def open_checkpoint(note, pem):
 
 def read_pack(path):
     if path.is_dir():
-        files = [p for p in sorted(path.rglob("*")) if p.is_file()]
-        return {p.relative_to(path).as_posix(): p.read_bytes() for p in files}
+        return {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         need(len(names) == len(set(names)), "pack: a name is there twice")
@@ -126,9 +123,8 @@ def check_proofs(pack):
     for name in sorted(leaves):
         entry, record = proof["proofs"][name], json.loads(pack[name])
         need(record["v"] == 1 and record["index"] == str(entry["index"]), f"{name}: says another index than its proof")
-        path = [bytes.fromhex(h) for h in entry["hashes"]]
+        path, records[name] = [bytes.fromhex(h) for h in entry["hashes"]], record
         ended[name] = check_inclusion(entry["index"], size, leaf_hash(pack[name]), path, root, name)
-        records[name] = record
     mine = proof["proofs"]["record.json"]
     lines = [base64.b64encode(bytes.fromhex(h)).decode() for h in mine["hashes"]]
     text = "\n".join(["c2sp.org/tlog-proof@v1", f"index {mine['index']}", *lines, "", ""]).encode()
@@ -138,15 +134,15 @@ def check_proofs(pack):
 def check_rotations(pack, records, ended, origin):
     """The log's keys, oldest first: at each rotation, both keys signed the checkpoint that ends with the record of it."""
     keys, names = [], sorted((n for n in records if n.startswith("log.keys/")), key=lambda n: int(n[9:-5]))
-    notes = {n for n in pack if n.endswith(".checkpoint")}
-    need(notes == {n[:-4] + "checkpoint" for n in names}, "log.keys: a record or a checkpoint of a rotation is missing")
-    for name in names:
-        body, note = records[name]["body"], pack[name[:-4] + "checkpoint"]
+    notes = [n[:-4] + "checkpoint" for n in names]
+    need({*notes} == {n for n in pack if n.endswith(".checkpoint")}, "log.keys: a record or a checkpoint is missing")
+    for name, note in zip(names, notes, strict=True):
+        body = records[name]["body"]
         old, new = (body[which]["pem"].encode() for which in ("old", "new"))
         need(body["event"] == "log_key_rotation" and old != new, f"{name}: no rotation")
         need(not keys or keys[-1] == old, f"{name}: hands over another key than the log had")
         for key in (old, new):
-            said = open_checkpoint(note, key)[:3]
+            said = open_checkpoint(pack[note], key)[:3]
             need(said == (origin, int(name[9:-5]) + 1, ended[name]), f"{name}: its checkpoint is not of this log's beginning")
         keys = [*(keys or [old]), new]
     need(not keys or keys[-1] == pack["log.pub"], "log.pub: not the key that the last rotation names")
@@ -170,8 +166,7 @@ def check_models(pack, records, model_key):
     raw_key(model_key, "model.pub")
     check_signature(model_key, pack["model.manifest"], pack["model.sig"], "model.sig")
     listed = {n: h for h, n in re.findall(r"([0-9a-f]{64})  (\S+)\n", pack["model.manifest"].decode())}
-    there = {n for n in pack if re.fullmatch("models/.*/model.manifest", n)}
-    need(listed.keys() == there, "model.manifest: other models")
+    need(listed.keys() == {n for n in pack if n.endswith("/model.manifest")}, "model.manifest: other models")
     for name, digest in listed.items():
         need(hashlib.sha256(pack[name]).hexdigest() == digest, f"{name}: has another hash than model.manifest says")
         card = name.replace(".manifest", ".yaml")
@@ -187,11 +182,10 @@ def check_commitments(pack, record, input_path):
     need(len(salt) == 32, "salt.bin: has not 32 bytes")
     need(pack["output_hash.txt"].decode() == f"{record['output_commitment']}\n", "output_hash.txt: not the record's")
     need(pack["input_hash.txt"].decode() == f"{record['input_commitment'] or ''}\n", "input_hash.txt: not the record's")
-    digest = hashlib.sha256(salt + pack["result.json"]).hexdigest()
-    need(digest == record["output_commitment"], "result.json: with salt.bin, not what the record commits to")
+    committed = lambda data: hashlib.sha256(salt + data).hexdigest()  # noqa: E731
+    need(committed(pack["result.json"]) == record["output_commitment"], "result.json: with salt.bin, not the recorded one")
     if input_path:
-        digest = hashlib.sha256(salt + input_path.read_bytes()).hexdigest()
-        need(digest == record["input_commitment"], f"{input_path}: not the input that was read")
+        need(committed(input_path.read_bytes()) == record["input_commitment"], f"{input_path}: not the input that was read")
 
 def devices(records):
     """Where the steps ran: GPU UUIDs, and the CPU's name from the environment record for "cpu"."""
@@ -200,16 +194,13 @@ def devices(records):
     return {cpu or "unknown cpu" if device == "cpu" else device for device in used - {None}}
 
 def check_timestamp(pack, ca):
-    if "timestamp.cert" not in pack:
-        return "no timestamp"
-    if not ca:
-        return "there is one, NOT checked (--tsa-ca FILE)"
+    if not ca or "timestamp.cert" not in pack:
+        return "there is one, NOT checked (--tsa-ca FILE)" if "timestamp.cert" in pack else "no timestamp"
     with tempfile.TemporaryDirectory() as folder:
         for name in ("checkpoint", "timestamp.cert"):
             Path(folder, name).write_bytes(pack[name])
         command = ["openssl", "ts", "-verify", "-data", "checkpoint", "-in", "timestamp.cert", "-CAfile", ca.absolute()]
-        refused = subprocess.run(command, cwd=folder, capture_output=True).returncode
-        need(refused == 0, "timestamp.cert: openssl refuses it")
+        need(subprocess.run(command, cwd=folder, capture_output=True).returncode == 0, "timestamp.cert: openssl refuses it")
         command = ["openssl", "ts", "-reply", "-in", "timestamp.cert", "-text"]
         text = subprocess.run(command, cwd=folder, capture_output=True).stdout.decode(errors="replace")
     return f"over this checkpoint, checked: {text.partition('Time stamp: ')[2].partition(chr(10))[0]}"
@@ -238,8 +229,7 @@ def verify(arguments):
     print(f"  {record['kind']} {record['phase']}, status {record['status']}, {record['time']}, {record['bundle']}")
     print(f"  log key: {own(arguments.log_key)} {hashlib.sha256(log_key).hexdigest()}; {len(keys) - 1} rotations")
     print(f"  model key: {own(arguments.model_key)} {hashlib.sha256(model_key).hexdigest()}; {models} models answered")
-    print(f"  cosignatures: {others} there, not checked here" if others else "  cosignatures: none")
-    print(f"  timestamp: {stamp}")
+    print(f"  cosignatures: {others or 'none'}{' there, not checked here' if others else ''}\n  timestamp: {stamp}")
     print(f"  input: {'is what was read' if arguments.input else 'not checked (--input FILE)'}")
     print(f"  devices: {', '.join(sorted(used)) or 'none named'}")
 
