@@ -85,7 +85,7 @@ def open_checkpoint(note, pem):
     signed = 0
     for line in lines:
         found = re.fullmatch(r"— (\S+) ([A-Za-z0-9+/]+=*)", line)
-        need(found, "checkpoint: a line is no signature")
+        if not found: raise Failed("checkpoint: a line is no signature")  # noqa: E701
         blob = base64.b64decode(found[2])
         need(base64.b64encode(blob).decode() == found[2], "checkpoint: a signature is not in its one base64 form")
         if found[1] == origin and blob[:4] == key_id:
