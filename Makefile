@@ -27,7 +27,7 @@ build/.dependencies: $(PINS) | $(PY)
 	$(PIP) install -q --no-deps --require-hashes -r requirements/pdfium.txt
 	$(PIP) install -q --no-deps -r requirements/weights.txt
 	$(PIP) install -q -c requirements/constraints.txt -r requirements/build.txt
-	$(PY) requirements/list.py dev > build/dependencies.txt
+	$(PY) requirements/list.py dev pkcs11 > build/dependencies.txt
 	$(PIP) install -q -c requirements/constraints.txt -r build/dependencies.txt
 	@touch $@
 

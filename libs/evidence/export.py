@@ -13,9 +13,10 @@ from datetime import datetime
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from affidavit.libs import canonicaljson
+from affidavit.libs.evidence.logkeys import LogKeys
 from affidavit.libs.evidence.members import Members
 from affidavit.libs.evidence.merkle import ProofError
-from affidavit.libs.evidence.note import NoteError, TreeHead, open_own_checkpoint
+from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.libs.evidence.rangeproof import RangeCheck
 from affidavit.libs.evidence.record import Leaf, parse_leaf, parse_time, time_text
 
@@ -90,11 +91,11 @@ class VerifiedExport:
     closed: bool  # whether the log goes on after the span, so that nothing can join it any more
 
 
-def verify_export(lines: Iterable[bytes], key: Ed25519PublicKey) -> VerifiedExport:
+def verify_export(lines: Iterable[bytes], keys: LogKeys | Ed25519PublicKey) -> VerifiedExport:
     """Check an export's lines (each with its newline), one at a time.
 
     Args:
-        key: the log's, trusted from elsewhere.
+        keys: the log's, trusted from elsewhere.
 
     Raises:
         ExportError: a record is missing, changed, moved or too much, or the file is none.
@@ -105,7 +106,7 @@ def verify_export(lines: Iterable[bytes], key: Ed25519PublicKey) -> VerifiedExpo
     except ValueError as error:
         raise ExportError(f"line 1: no header of an export: {error}") from None
     try:
-        head = open_own_checkpoint(header.checkpoint, key)
+        head = LogKeys.of(keys).open(header.checkpoint)
     except NoteError as error:
         raise ExportError(f"checkpoint: not signed by the log's key: {error}") from None
     try:

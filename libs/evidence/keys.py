@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 from typing import Protocol
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -34,7 +35,7 @@ def create_key(folder: Path) -> Ed25519PrivateKey:
         FileExistsError: a private key is there already.
     """
     key = create_private_key(folder / PRIVATE_NAME)
-    _public_beside(folder, key)
+    public_beside(folder, key)
     return key
 
 
@@ -46,8 +47,7 @@ def create_private_key(path: Path) -> Ed25519PrivateKey:
     """
     make_folder(path.parent, 0o700)
     key = Ed25519PrivateKey.generate()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    create_file(path, pem, 0o600)
+    create_file(path, private_pem(key), 0o600)
     return key
 
 
@@ -59,7 +59,7 @@ def load_key(folder: Path) -> Ed25519PrivateKey:
         KeyFileError: it is readable to others, no Ed25519 key, or the public key beside it is another one.
     """
     key = load_private_key(folder / PRIVATE_NAME)
-    _public_beside(folder, key)
+    public_beside(folder, key)
     return key
 
 
@@ -90,11 +90,19 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
         KeyFileError: it is no Ed25519 public key in PEM.
     """
     try:
-        key = serialization.load_pem_public_key(path.read_bytes())
+        return parse_public_pem(path.read_bytes())
     except ValueError as error:
-        raise KeyFileError(f"{path} is no PEM public key: {error}") from None
+        raise KeyFileError(f"{path} is {error}") from None
+
+
+def parse_public_pem(data: bytes) -> Ed25519PublicKey:
+    """The key in a PEM. Raises ValueError: no PEM public key, or no Ed25519 key."""
+    try:
+        key = serialization.load_pem_public_key(data)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"no PEM public key: {error}") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise KeyFileError(f"{path} is no Ed25519 key")
+        raise ValueError("no Ed25519 key")
     return key
 
 
@@ -103,7 +111,19 @@ def public_pem(key: Ed25519PublicKey) -> bytes:
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
-def _public_beside(folder: Path, key: Ed25519PrivateKey) -> None:
+def private_pem(key: Ed25519PrivateKey) -> bytes:
+    """PEM PKCS #8, not encrypted."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def public_beside(folder: Path, key: Signer) -> None:
+    """See that `log.pub` in `folder` is the public half of `key`; written where it is missing.
+
+    Raises:
+        KeyFileError: it is another one.
+    """
     path = folder / PUBLIC_NAME
     if not path.exists():
         create_file(path, public_pem(key.public_key()), 0o644)

@@ -36,6 +36,7 @@ class Verifier:
 
     name: str
     key: Ed25519PublicKey
+    until: int | None = None  # the largest tree that it may sign, once it was retired; None for any
 
     @property
     def key_id(self) -> bytes:
@@ -87,6 +88,12 @@ def sign_note(text: str, name: str, key: Signer) -> bytes:
         raise NoteError(f"{name!r} is no key name")
     signature = Signature(name, Verifier(name, key.public_key()).key_id, key.sign(text.encode()))
     return f"{text}\n{signature.line()}".encode()
+
+
+def signed_also(note: bytes, name: str, key: Signer) -> bytes:
+    """`note` with one more signature, after those that it has. Raises as `sign_note` and `split_note`."""
+    text, _ = split_note(note)
+    return note + sign_note(text, name, key).removeprefix(f"{text}\n".encode())
 
 
 def split_note(note: bytes) -> tuple[str, tuple[Signature, ...]]:
@@ -174,17 +181,22 @@ def sign_checkpoint(head: TreeHead, key: Signer) -> bytes:
 
 
 def open_checkpoint(note: bytes, verifiers: Sequence[Verifier]) -> TreeHead:
-    """The tree head that a known key signed.
+    """The tree head that a known key signed. A retired key counts only for trees that it may have signed.
 
     Raises:
-        NoteError: see `open_note` and `TreeHead.parse`.
+        NoteError: see `open_note` and `TreeHead.parse`; or only retired keys signed what came after them.
     """
-    return TreeHead.parse(open_note(note, verifiers))
-
-
-def open_own_checkpoint(note: bytes, key: Ed25519PublicKey) -> TreeHead:
-    """The tree head that a log signed with `key` under the origin that it names itself. Raises as `open_checkpoint`."""
-    return open_checkpoint(note, [Verifier(TreeHead.unverified(note).origin, key)])
+    text, signatures = split_note(note)
+    head = TreeHead.parse(text)
+    late = [v for v in verifiers if v.until is not None and v.until < head.size]
+    able = [v for v in verifiers if v not in late]
+    for retired in late:
+        named = {(s.name, s.key_id) for s in signatures}
+        if (retired.name, retired.key_id) in named and not named & {(v.name, v.key_id) for v in able}:
+            signer = f"it covers {head.size} records and is signed with {retired.key_id.hex()}"
+            raise NoteError(f"{signer}, a key that was retired at {retired.until}")
+    open_note(note, able)
+    return head
 
 
 def _check_text(text: str) -> None:

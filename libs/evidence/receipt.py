@@ -15,7 +15,8 @@ from google.protobuf import json_format
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.commitment import SALT_BYTES, Commitment
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint
+from affidavit.libs.evidence.logkeys import LogKeys
+from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.libs.evidence.record import Leaf, parse_leaf
 
 MAX_RECEIPT_BYTES = 1 << 20
@@ -45,7 +46,7 @@ class VerifiedReceipt:
 
 def verify_receipt(
     receipt: evidence_pb2.Receipt,
-    log_public_key: Ed25519PublicKey,
+    log_keys: LogKeys | Ed25519PublicKey,
     *,
     result: bytes | None = None,
     input: Iterable[bytes] | None = None,
@@ -54,7 +55,7 @@ def verify_receipt(
     """Check everything that a receipt claims.
 
     Args:
-        log_public_key: trusted from elsewhere, never from the receipt's sender.
+        log_keys: trusted from elsewhere, never from the receipt's sender; those that were rotated away count up to then.
         result: the answer's exact bytes; None leaves the result unchecked.
         input: the input's bytes in pieces; None leaves the input unchecked.
         origin: the log's name, where it is known; None accepts the one that the key signed.
@@ -66,7 +67,7 @@ def verify_receipt(
         message = "the log was down and the record waits in a spool; its receipt is had later, by request id and step"
         raise VerificationError("spooled", message)
     leaf = _check_leaf(receipt)
-    head = _check_checkpoint(receipt.checkpoint.note, log_public_key, origin)
+    head = _check_checkpoint(receipt.checkpoint.note, LogKeys.of(log_keys), origin)
     _check_inclusion(receipt, head)
     _check_salt(receipt.salt, opening=result is not None or input is not None)
     if result is not None:
@@ -116,12 +117,12 @@ def _check_leaf(receipt: evidence_pb2.Receipt) -> Leaf:
     return leaf
 
 
-def _check_checkpoint(note: bytes, key: Ed25519PublicKey, origin: str | None) -> TreeHead:
+def _check_checkpoint(note: bytes, keys: LogKeys, origin: str | None) -> TreeHead:
     try:
         said = TreeHead.unverified(note).origin
         if origin is not None and said != origin:
             raise VerificationError("origin", f"the checkpoint is of log {said!r}, not {origin!r}")
-        return open_checkpoint(note, [Verifier(said, key)])
+        return keys.open(note)
     except NoteError as error:
         raise VerificationError("signature", f"the checkpoint is not signed by the log's key: {error}") from None
 

@@ -114,7 +114,8 @@ def main() -> int:
     try:
         if settings.archive:
             _check_archive(settings)
-        log = EvidenceLog(LogFolders.below(home, settings.head_path), from_archive(_opening(settings)))
+        folders = LogFolders.below(home, settings.head_path, settings.key_source)
+        log = EvidenceLog(folders, from_archive(_opening(settings)))
         published = Published(log, settings.tiles_path)
         stamps = authority(settings.timestamp_authority, settings.timestamp_roots, side)
     except AffidavitError as error:

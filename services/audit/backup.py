@@ -17,9 +17,10 @@ from pathlib import Path
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.durablefile import create_file, sync_folder
-from affidavit.libs.evidence.keys import PRIVATE_NAME, PUBLIC_NAME, KeyFileError, load_public_key
+from affidavit.libs.evidence.keys import PRIVATE_NAME, KeyFileError
+from affidavit.libs.evidence.logkeys import CHECKPOINT_SUFFIX, PUBLIC_SUFFIX, RETIRED, LogKeys
 from affidavit.libs.evidence.merkle import Frontier
-from affidavit.libs.evidence.note import NoteError, TreeHead, open_own_checkpoint
+from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.services.audit.archive.elsewhere import Elsewhere, nowhere
 from affidavit.services.audit.archive.ledger import Ledger
 from affidavit.services.audit.head import HeadFile
@@ -46,6 +47,9 @@ def back_up(
         raise AffidavitError("LOG_UNAVAILABLE", f"{destination} is there already; a backup needs a new folder")
     building = destination.with_name(destination.name + ".new")
     shutil.rmtree(building, ignore_errors=True)
+    if with_keys and not source.key.own:
+        message = f"the log's private key is not in its folder but in {source.key.where(source.keys)}"
+        raise AffidavitError("LOG_UNAVAILABLE", f"{message}: keep a copy of it there, and back up without --with-keys")
     head, note = _signed(source)
     try:
         _build(source, LogFolders.below(building), head, note, progress, elsewhere, with_keys=with_keys)
@@ -79,8 +83,12 @@ def _build(
     side = source.store.parent / SIDE  # cosigned checkpoints and timestamps; a file being replaced ends in .new
     if side.is_dir():
         shutil.copytree(side, copy.store.parent / SIDE, ignore=shutil.ignore_patterns("*.new"))
-    for path in sorted(source.keys.glob("*.pub")):
-        create_file(copy.keys / path.name, path.read_bytes(), 0o644)
+    for old, new in ((source.keys / RETIRED, copy.keys / RETIRED), (source.keys, copy.keys)):
+        for path in kept_files(old):
+            new.mkdir(mode=0o700, exist_ok=True)
+            create_file(new / path.name, path.read_bytes(), 0o644)
+    if LogKeys.read(copy.keys).signer_of(note) != LogKeys.read(copy.keys).current:
+        raise AffidavitError("LOG_UNAVAILABLE", "the log's key was rotated while it was being copied; back up again")
     if with_keys:
         create_file(copy.keys / PRIVATE_NAME, (source.keys / PRIVATE_NAME).read_bytes(), 0o600)
     for folder in (copy.store.parent, copy.store.parent.parent):
@@ -92,9 +100,14 @@ def _signed(source: LogFolders) -> tuple[TreeHead, bytes]:
     if note is None:
         raise AffidavitError("LOG_UNAVAILABLE", f"there is no signed head in {source.head}, and no log to back up")
     try:
-        return open_own_checkpoint(note, load_public_key(source.keys / PUBLIC_NAME)), note
+        return LogKeys.read(source.keys).open(note), note
     except (NoteError, KeyFileError) as error:
         raise AffidavitError("LOG_DAMAGED", f"the signed head in {source.head} is not this log's: {error}") from None
+
+
+def kept_files(folder: Path) -> list[Path]:
+    """What is public in a keys folder, or in its folder of retired keys: keys, and checkpoints of rotations."""
+    return sorted(path for path in folder.glob("*") if path.suffix in (PUBLIC_SUFFIX, CHECKPOINT_SUFFIX))
 
 
 def open_beside(path: Path, beside: Path) -> Store:

@@ -13,19 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from affidavit.libs.errors import AffidavitError
-from affidavit.libs.evidence.keys import (
-    PRIVATE_NAME,
-    PUBLIC_NAME,
-    KeyFileError,
-    load_private_key,
-    load_public_key,
-)
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_own_checkpoint
+from affidavit.libs.evidence.keys import PUBLIC_NAME, KeyFileError
+from affidavit.libs.evidence.logkeys import LogKeys
+from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.services.audit.archive.elsewhere import Elsewhere, nowhere
 from affidavit.services.audit.head import HeadFile
+from affidavit.services.audit.keycheck import check_rotations, current_key
 from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.store import Store
@@ -108,15 +102,17 @@ def check_log(
     if not (folders.store.exists() or HeadFile(folders.head).path.exists()):
         raise AffidavitError("LOG_UNAVAILABLE", f"there is no log in {folders.store.parent}")
     report = Report()
-    key = _check_keys(folders.keys, report, private_key=private_key)
-    head = _check_head(HeadFile(folders.head), key, report)
+    keys = _check_keys(folders, report, private_key=private_key)
+    head = _check_head(HeadFile(folders.head), keys, report)
     store = _check_store(folders.store, head, report, progress, elsewhere)
     try:
         origin = head.origin if head else store.origin() if store else None
-        if key is not None and origin:
+        if keys is not None and origin:
             report.origin = origin
             whole = store if store and not any(f.part in _OF_STORE for f in report.findings) else None
-            found, report.whole_in_tiles = check_tiles(tiles, Verifier(origin, key), whole, progress, elsewhere)
+            if whole is not None:
+                report.findings += check_rotations(folders.keys, keys, whole)
+            found, report.whole_in_tiles = check_tiles(tiles, keys.verifiers(origin), whole, progress, elsewhere)
             report.findings += found
     finally:
         if store is not None:
@@ -127,31 +123,31 @@ def check_log(
 _OF_STORE = ("store", "leaf", "archive", "hash")
 
 
-def _check_keys(folder: Path, report: Report, *, private_key: bool) -> Ed25519PublicKey | None:
-    public: Ed25519PublicKey | None = None
+def _check_keys(folders: LogFolders, report: Report, *, private_key: bool) -> LogKeys | None:
+    folder, public = folders.keys, None
     try:
-        public = load_public_key(folder / PUBLIC_NAME)
+        public = LogKeys.read(folder)
     except FileNotFoundError:
         what = f"{folder / PUBLIC_NAME} is missing"
         report.findings.append(Finding("log key", what, "the next start writes it again from the private key"))
     except (KeyFileError, OSError) as error:
         report.findings.append(Finding("log key", str(error), _KEY))
     try:
-        derived = load_private_key(folder / PRIVATE_NAME).public_key()
+        derived = folders.key.load(folder).public_key()
     except FileNotFoundError:
         if private_key:
-            report.findings.append(Finding("log key", f"{folder / PRIVATE_NAME} is missing", _KEY))
+            report.findings.append(Finding("log key", f"{folders.key.where(folder)} is missing", _KEY))
         return public
     except (KeyFileError, OSError) as error:
         report.findings.append(Finding("log key", str(error), _KEY))
         return public
-    if public is not None and public.public_bytes_raw() != derived.public_bytes_raw():
-        what = f"{folder / PUBLIC_NAME} is not the public half of {PRIVATE_NAME}"
+    if public is not None and public.current != derived:
+        what = f"{folder / PUBLIC_NAME} is not the public half of {Path(folders.key.where(folder)).name}"
         report.findings.append(Finding("log key", what, _KEY))
-    return derived
+    return current_key(derived, public)
 
 
-def _check_head(file: HeadFile, key: Ed25519PublicKey | None, report: Report) -> TreeHead | None:
+def _check_head(file: HeadFile, keys: LogKeys | None, report: Report) -> TreeHead | None:
     try:
         note = file.read()
     except AffidavitError as error:
@@ -160,11 +156,11 @@ def _check_head(file: HeadFile, key: Ed25519PublicKey | None, report: Report) ->
     if note is None:
         report.findings.append(Finding("head", f"{file.path} is missing", _HEAD))
         return None
-    if key is None:
+    if keys is None:
         report.findings.append(Finding("head", f"{file.path} cannot be checked without the log's key", _KEY))
         return None
     try:
-        return open_own_checkpoint(note, key)
+        return LogKeys(keys.current).open(note)
     except NoteError as error:
         report.findings.append(Finding("head", f"{file.path} is not this log's: {error}", _HEAD))
         return None

@@ -18,7 +18,8 @@ from pathlib import Path
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import replace_file
 from affidavit.libs.evidence.keys import Signer
-from affidavit.libs.evidence.note import MAX_NOTE_BYTES, NoteError, TreeHead, open_own_checkpoint, sign_checkpoint
+from affidavit.libs.evidence.logkeys import LogKeys
+from affidavit.libs.evidence.note import MAX_NOTE_BYTES, NoteError, TreeHead, sign_checkpoint
 
 NAME = "checkpoint"
 _MAGIC = b"affidavit-head v1 "
@@ -104,7 +105,7 @@ class HeadFile:
             AffidavitError: LOG_DAMAGED: it is no checkpoint, or of another log.
         """
         try:
-            return SignedHead(open_own_checkpoint(note, key.public_key()), note)
+            return SignedHead(LogKeys(key.public_key()).open(note), note)
         except NoteError as error:
             message = (
                 f"the signed head {self.path} is not this log's: {error}; restore the head that belongs to the log"

@@ -85,6 +85,11 @@ class EvidenceLog:
         return self._head
 
     @property
+    def keys_folder(self) -> Path:
+        """Where the log's keys are, retired ones too."""
+        return self._folders.keys
+
+    @property
     def failure(self) -> AffidavitError | None:
         """Why nothing can be appended now."""
         return self._failure

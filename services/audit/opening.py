@@ -10,18 +10,21 @@
 import fcntl
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.durablefile import make_folder, sync_folder
-from affidavit.libs.evidence.keys import PRIVATE_NAME, KeyFileError, Signer, create_key, load_key
+from affidavit.libs.evidence.keys import PUBLIC_NAME, KeyFileError, Signer, create_key, public_beside
+from affidavit.libs.evidence.keysource import KeySource
+from affidavit.libs.evidence.logkeys import LogKeys
 from affidavit.libs.evidence.merkle import Frontier
 from affidavit.libs.evidence.note import TreeHead
 from affidavit.libs.evidence.record import parse_leaf
 from affidavit.services.audit.head import HeadFile, SignedHead
+from affidavit.services.audit.rotation import settle_rotation
 from affidavit.services.audit.store import FORMAT, Store, create_store
 
 ORIGIN = "affidavit.local/"
@@ -36,11 +39,12 @@ class LogFolders:
     head: Path
     keys: Path
     lock: Path
+    key: KeySource = field(default_factory=KeySource)
 
     @classmethod
-    def below(cls, home: Path, head: Path | None = None) -> "LogFolders":
+    def below(cls, home: Path, head: Path | None = None, key: KeySource | None = None) -> "LogFolders":
         audit = home / "audit"
-        return cls(audit / "store", head or audit / "head", home / "keys", audit / "lock")
+        return cls(audit / "store", head or audit / "head", home / "keys", audit / "lock", key or KeySource())
 
 
 class LogLock:
@@ -85,14 +89,15 @@ def open_log(folders: LogFolders) -> OpenLog:
     """
     make_folder(folders.head)
     head_file = HeadFile(folders.head)
+    settle_rotation(folders.store, folders.head, folders.keys)
     note = head_file.read()
     if not folders.store.exists():
-        key = _key(folders.keys, may_be_new=note is None)
+        key = _key(folders, may_be_new=note is None)
         head = None if note is None else head_file.open(note, key)
         if head is not None and head.tree.size:
             raise _damaged(f"the store {folders.store} is missing", 0, head)
         create_store(folders.store, head.tree.origin if head else ORIGIN + secrets.token_hex(16))
-    key = _key(folders.keys, may_be_new=False)
+    key = _key(folders, may_be_new=False)
     for folder in (folders.store.parent, folders.head, folders.keys):
         sync_folder(folder)  # names that a killed process gave, and did not live to sync
     head = None if note is None else head_file.open(note, key)
@@ -134,6 +139,9 @@ def _judge(look: Store, head: SignedHead | None, folders: LogFolders) -> tuple[T
     if head is not None and merkle.root(head.tree.size, look.node) != head.tree.root:
         message = f"the first {head.tree.size} records of the store are not those that the head signed"
         raise AffidavitError("LOG_DAMAGED", f"{message}: another past was put in its place; restore from a backup")
+    if stored.size < (least := _known_keys(folders).least_size):
+        message = f"the store has {stored.size} records, and the log's key was rotated at record {least - 1}"
+        raise AffidavitError("LOG_DAMAGED", f"{message}: an earlier copy was put in its place; restore the newest")
     if merkle.root(stored.size, look.node) != stored.root:
         raise AffidavitError("LOG_DAMAGED", f"the store's tree of {stored.size} records contradicts itself")
     return tree, _check_newest(look, stored.size)
@@ -163,14 +171,42 @@ def _damaged(what: str, size: int, head: SignedHead) -> AffidavitError:
     return AffidavitError("LOG_DAMAGED", message)
 
 
-def _key(folder: Path, *, may_be_new: bool) -> Signer:
-    """The log's key; made only for a log that has nothing yet."""
+def _key(folders: LogFolders, *, may_be_new: bool) -> Signer:
+    """What signs for the log; its own key is made only for a log that has nothing yet."""
+    source, keys = folders.key, folders.keys
+    where = source.where(keys)
     try:
-        return load_key(folder)
+        signer = source.load(keys)
     except FileNotFoundError:
-        if may_be_new:
-            return create_key(folder)
-        message = f"the log's key {folder / PRIVATE_NAME} is missing; restore it: without it the log cannot go on"
-        raise AffidavitError("LOG_DAMAGED", message) from None
-    except KeyFileError as error:
-        raise AffidavitError("LOG_DAMAGED", str(error)) from None
+        if not source.own:
+            raise AffidavitError("LOG_UNAVAILABLE", f"the log's key {where} is missing; put it there") from None
+        if may_be_new and not (keys / PUBLIC_NAME).exists():
+            return create_key(keys)
+        message = f"the log's key {where} is missing; restore it: without it the log cannot go on"
+        raise AffidavitError("LOG_DAMAGED", f"{message}. A key elsewhere is named by AFFIDAVIT_AUDIT_KEY") from None
+    except (KeyFileError, OSError) as error:
+        raise AffidavitError("LOG_DAMAGED" if source.own else "LOG_UNAVAILABLE", str(error)) from None
+    try:
+        keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+        public_beside(keys, signer)
+    except KeyFileError:
+        raise _other_key(where, folders, signer) from None
+    return signer
+
+
+def _other_key(where: str, folders: LogFolders, signer: Signer) -> AffidavitError:
+    for retired in _known_keys(folders).retired:
+        if retired.key == signer.public_key():
+            message = f"{where} is a key that was retired at record {retired.until - 1}: name the one that followed it"
+            return AffidavitError(
+                "LOG_UNAVAILABLE", f"{message} with AFFIDAVIT_AUDIT_KEY (empty for the log's own file)"
+            )
+    message = f"{folders.keys / PUBLIC_NAME} is not the public half of {where}; restore the pair that belongs together"
+    return AffidavitError("LOG_DAMAGED", message)
+
+
+def _known_keys(folders: LogFolders) -> LogKeys:
+    try:
+        return LogKeys.read(folders.keys)
+    except (KeyFileError, OSError) as error:
+        raise AffidavitError("LOG_DAMAGED", f"a public key of the log cannot be read: {error}; restore it") from None

@@ -16,8 +16,9 @@ from pathlib import Path
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.durablefile import sync_folder
-from affidavit.libs.evidence.keys import PUBLIC_NAME, KeyFileError, load_public_key
-from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, open_own_checkpoint
+from affidavit.libs.evidence.keys import KeyFileError
+from affidavit.libs.evidence.logkeys import LogKeys
+from affidavit.libs.evidence.note import NoteError, TreeHead, open_checkpoint
 from affidavit.libs.evidence.tilepaths import CHECKPOINT
 from affidavit.libs.evidence.tiles import TileError, TileReader, folder_tiles
 from affidavit.services.audit.archive.rebuild import rebuild
@@ -78,13 +79,15 @@ def _build(here: Here, building: Path, progress: Progress) -> SignedHead:
 
 def _newest(here: Here, reader: TileReader) -> SignedHead:
     """The tiles' checkpoint, if it continues the signed head that is here, or there is none."""
-    key = load_public_key(here.folders.keys / PUBLIC_NAME)
+    keys = LogKeys.read(here.folders.keys)
     note = (here.tiles / CHECKPOINT).read_bytes()
-    published = open_own_checkpoint(note, key)
+    published = keys.open(note)
+    if published.size < keys.least_size:
+        raise TileError(f"they end after {published.size} records, before the log's key was rotated")
     own = HeadFile(here.folders.head).read()
     if own is None:
         return SignedHead(published, note)
-    signed = open_checkpoint(own, [Verifier(published.origin, key)])
+    signed = open_checkpoint(own, keys.verifiers(published.origin))
     if signed.size > published.size:
         lost = f"records {published.size} to {signed.size - 1}"
         raise TileError(

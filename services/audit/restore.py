@@ -12,10 +12,10 @@ from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import create_file, sync_folder
-from affidavit.libs.evidence.keys import PRIVATE_NAME, PUBLIC_NAME, load_public_key
-from affidavit.libs.evidence.note import Verifier
+from affidavit.libs.evidence.keys import PRIVATE_NAME
+from affidavit.libs.evidence.logkeys import RETIRED, LogKeys
 from affidavit.libs.evidence.tilepaths import CHECKPOINT
-from affidavit.services.audit.backup import SIDE
+from affidavit.services.audit.backup import SIDE, kept_files
 from affidavit.services.audit.fsck import Report, check_log, stopped
 from affidavit.services.audit.head import HeadFile
 from affidavit.services.audit.offline import Here, Progress, Run
@@ -38,7 +38,8 @@ def restore(source: Path, here: Here, progress: Progress) -> Report:
         raise AffidavitError("LOG_DAMAGED", f"the backup is not restored:\n{report.as_text()}")
     _refuse_older(report, backup, here.tiles, progress)
     files = [
-        *((path, target.keys / path.name, 0o644) for path in sorted(backup.keys.glob("*.pub"))),
+        *((path, target.keys / RETIRED / path.name, 0o644) for path in kept_files(backup.keys / RETIRED)),
+        *((path, target.keys / path.name, 0o644) for path in kept_files(backup.keys)),
         (backup.keys / PRIVATE_NAME, target.keys / PRIVATE_NAME, 0o600),
     ]
     for old, new, _ in files:
@@ -68,7 +69,7 @@ def restore(source: Path, here: Here, progress: Progress) -> Report:
 
 def _refuse_older(report: Report, backup: LogFolders, tiles: Path, progress: Progress) -> None:
     """The tiles that stand here were published by the lost log: they tell an old backup from the newest."""
-    check = TileCheck(tiles, Verifier(report.origin, load_public_key(backup.keys / PUBLIC_NAME)), progress)
+    check = TileCheck(tiles, LogKeys.read(backup.keys).verifiers(report.origin), progress)
     published = check.head()
     if check.findings:
         raise AffidavitError("LOG_DAMAGED", f"{check.findings[0].what}; move {tiles} away if they are another log's")

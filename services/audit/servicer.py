@@ -16,6 +16,7 @@ from affidavit.libs.runtime import SERVICE_NAMES
 from affidavit.services.audit.append_stream import AppendStream, receipt
 from affidavit.services.audit.appender import Appender
 from affidavit.services.audit.archive.archiving import Archiving, progress_of
+from affidavit.services.audit.handovers import handovers
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.publishing import Publisher
 from affidavit.services.audit.reading import list_records
@@ -92,6 +93,15 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
             checkpoint=evidence_pb2.Checkpoint(note=self._log.head.note),
             public_key_pem=self._log.public_key_pem().decode(),
         )
+
+    async def GetKeyRotations(
+        self, request: audit_pb2.GetKeyRotationsRequest, context: Context
+    ) -> audit_pb2.GetKeyRotationsResponse:
+        rotations = [
+            audit_pb2.KeyRotation(leaf=h.leaf, hashes=h.path, checkpoint=evidence_pb2.Checkpoint(note=h.checkpoint))
+            for h in await asyncio.to_thread(handovers, self._log)
+        ]
+        return audit_pb2.GetKeyRotationsResponse(rotations=rotations)
 
     async def GetInclusionProof(
         self, request: audit_pb2.GetInclusionProofRequest, context: Context

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 
+from affidavit.libs.evidence.keysource import KeySource
 from affidavit.libs.rpc import RpcSettings
 from affidavit.libs.runtime import DataFolder, default_address
 from affidavit.services.audit.archive.retention import MIN_RETENTION_DAYS
@@ -22,6 +23,12 @@ class AuditSettings(RpcSettings):
     tiles_folder: str = Field(
         "", description="folder of the published log (C2SP tiles, checkpoint); empty for audit/tiles in the data folder"
     )
+    key: str = Field(
+        "", description="the log's private key: a PEM file, or a pkcs11: URI (RFC 7512); empty for keys/log.key"
+    )
+    key_module: str = Field("", description="PKCS#11 library of the key's token, where the URI has no module-path")
+    key_pin_file: str = Field("", description="file of the token's PIN, where the URI has no pin-source")
+    key_pin: SecretStr = Field(SecretStr(""), description="the token's PIN; a file of it is better")
     publish_interval_s: float = Field(1.0, gt=0, le=3600, description="seconds between two publications, at least")
     max_batch: int = Field(1024, ge=1, le=4096, description="records that one disk sync makes durable, at most")
     queue_bound: int = Field(4096, ge=1, le=65_536, description="records waiting for the disk; beyond it streams wait")
@@ -64,6 +71,11 @@ class AuditSettings(RpcSettings):
     def home_path(self) -> Path:
         """The data folder."""
         return Path(self.home).expanduser()
+
+    @property
+    def key_source(self) -> KeySource:
+        """Where the log's private key is."""
+        return KeySource(self.key, self.key_module, self.key_pin_file, self.key_pin.get_secret_value())
 
     @property
     def head_path(self) -> Path | None:

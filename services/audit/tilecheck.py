@@ -4,6 +4,7 @@ With a whole store, each file is compared with it, and all that are wrong are na
 anyone would read them, up to the first fault; whole tiles then say what the store has lost.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
@@ -31,9 +32,9 @@ AGAIN = "delete it: the next start writes it again from the store"
 class TileCheck:
     """One pass over a folder of tiles; `findings` when it is done. A folder without a checkpoint is no finding."""
 
-    def __init__(self, folder: Path, verifier: Verifier, progress: Progress) -> None:
+    def __init__(self, folder: Path, verifiers: Sequence[Verifier], progress: Progress) -> None:
         self._folder = folder
-        self._verifier = verifier
+        self._verifiers = verifiers
         self._progress = progress
         self._reader = TileReader(folder_tiles(folder))
         self.findings: list[Finding] = []
@@ -43,7 +44,7 @@ class TileCheck:
         if not (self._folder / CHECKPOINT).exists():
             return None
         try:
-            return self._reader.head([self._verifier])
+            return self._reader.head(self._verifiers)
         except (NoteError, TileError, OSError) as error:
             self._find(CHECKPOINT, f"not this log's checkpoint: {error}")
             return None
@@ -107,13 +108,13 @@ class TileCheck:
 
 def check_tiles(
     folder: Path,
-    verifier: Verifier,
+    verifiers: Sequence[Verifier],
     whole_store: Store | None,
     progress: Progress,
     elsewhere: Elsewhere = nowhere,
 ) -> tuple[list[Finding], int]:
     """Findings, and how many leading records were found whole in the tiles alone (0 when the store is whole)."""
-    check = TileCheck(folder, verifier, progress)
+    check = TileCheck(folder, verifiers, progress)
     head = check.head()
     whole = 0
     if head is not None and whole_store is None:

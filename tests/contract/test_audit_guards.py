@@ -131,7 +131,7 @@ async def test_a_receipt_is_held_against_its_own_log_alone(tmp_path) -> None:
         key = logs[0].home / "keys" / "log.pub"
         assert run("check", receipt, "--log-key", key, address=logs[0].address).returncode == 0
         other = run("check", receipt, "--log-key", key, address=logs[1].address)
-        assert (other.returncode, "not signed by the key of the receipt" in other.stderr) == (4, True), other.stderr
+        assert (other.returncode, "not signed by a key of the receipt" in other.stderr) == (4, True), other.stderr
         receipt.write_text(receipt.read_text().replace('"treeSize": "1"', '"treeSize": "2"'))
         assert run("check", receipt, "--log-key", key, address=logs[0].address).returncode == 4
     finally:

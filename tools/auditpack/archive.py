@@ -29,6 +29,10 @@ def pack_members(collected: Collected, log_pub: bytes, models: ModelFiles, resul
     if collected.environment:
         members["hardware.json"] = collected.environment.data
         paths["hardware.json"] = (collected.environment.leaf.index, collected.environment.path)
+    for rotation, handover in zip(collected.rotations, collected.handovers, strict=True):
+        name = f"log.keys/{rotation.leaf.index}"
+        members |= {f"{name}.json": rotation.data, f"{name}.checkpoint": handover.checkpoint}
+        paths[f"{name}.json"] = (rotation.leaf.index, rotation.path)
     for child in collected.children:
         name = f"children/{child.leaf.index}.json"
         members[name] = child.data

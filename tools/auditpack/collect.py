@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence.record import Leaf, parse_leaf
+from affidavit.libs.evidence.rotation import Handover
 from affidavit.libs.evidence.timestamps import Timestamp, TimestampFolder
 
 
@@ -29,6 +30,9 @@ class Collected:
     environment: ProvedLeaf | None
     children: tuple[ProvedLeaf, ...] = field(default=())
     timestamp: Timestamp | None = None
+    # Of every rotation of the log's key that the checkpoint covers: the handover, and its record as of the checkpoint.
+    handovers: tuple[Handover, ...] = ()
+    rotations: tuple[ProvedLeaf, ...] = ()
 
 
 async def gather(
@@ -81,4 +85,18 @@ async def complete(
         child = await proved(waiting.pop(0))
         children.append(child)
         waiting += [place for places in child.leaf.children for place in places]
-    return Collected(receipt, environment, tuple(sorted(children, key=lambda c: c.leaf.index)), timestamp)
+    covered = [h for h in await read_handovers(log) if parse_leaf(h.leaf).index < size]
+    return Collected(
+        receipt,
+        environment,
+        tuple(sorted(children, key=lambda c: c.leaf.index)),
+        timestamp,
+        tuple(covered),
+        tuple([await proved(parse_leaf(h.leaf).index) for h in covered]),
+    )
+
+
+async def read_handovers(log: audit_pb2_grpc.AuditServiceStub) -> list[Handover]:
+    """The rotations of the log's key, oldest first, not verified yet. Raises grpc.aio.AioRpcError."""
+    answer = await log.GetKeyRotations(audit_pb2.GetKeyRotationsRequest())
+    return [Handover(r.leaf, tuple(r.hashes), r.checkpoint.note) for r in answer.rotations]

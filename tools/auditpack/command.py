@@ -14,6 +14,7 @@ from affidavit.libs.errors import AffidavitError, from_rpc_error
 from affidavit.libs.evidence.keys import KeyFileError, public_pem
 from affidavit.libs.evidence.modelkey import model_key
 from affidavit.libs.evidence.receipt import VerificationError, verify_receipt
+from affidavit.libs.evidence.rotation import RotationError
 from affidavit.libs.evidence.timestamps import TimestampError
 from affidavit.libs.models import default_models_folder
 from affidavit.libs.rpc import connect
@@ -38,12 +39,15 @@ def write_pack(collected: Collected, data: DataFolder, result: bytes, input: byt
         if timestamp:
             timestamp.check_imprint()
         leaf = verify_receipt(collected.receipt, key, result=result, input=None if input is None else [input]).leaf
+        signer = key.signer_of(collected.receipt.checkpoint.note)
+        for handover in collected.handovers:
+            handover.verify()
         if leaf.bundle:
             models = model_files(default_models_folder(), leaf.bundle, model_key(data.keys))
         else:
             fail(f"record {leaf.index} ({leaf.kind}) is no model's answer: there is nothing to pack", Exit.USAGE)
-        write_atomically(output, zip_bytes(pack_members(collected, public_pem(key), models, result)))
-    except (VerificationError, TimestampError) as error:
+        write_atomically(output, zip_bytes(pack_members(collected, public_pem(signer), models, result)))
+    except (VerificationError, TimestampError, RotationError) as error:
         fail(f"NOT packed: {error}", Exit.UNVERIFIED)
     except KeyFileError as error:
         fail(str(error), Exit.USAGE)

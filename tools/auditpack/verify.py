@@ -24,8 +24,10 @@ REQUIRED = {
     "proof.json", "record.json", "record.tlog-proof", "result.json", "salt.bin", "verify.py",
 }
 OPTIONAL = {"hardware.json", "timestamp.cert"}
-README_SHA256 = "9d37535435aea2ebe46b47f841b46c8a4be780e029e551f950ecb630fcfe91b7"
-FOLDERS = re.compile(r"children/(0|[1-9][0-9]*)\.json|models/[\w.-]+/[\w.-]+/model\.(yaml|manifest)")
+README_SHA256 = "6434c16f167f0e9e9686bb318c1fb56ce95ff9280c78c7df2608ef496304757b"
+FOLDERS = re.compile(
+    r"(children|log\.keys)/(0|[1-9][0-9]*)\.json|log\.keys/[0-9]+\.checkpoint|models/[\w.-]+/[\w.-]+/model\.(yaml|manifest)"
+)
 ED25519_DER = bytes.fromhex("302a300506032b6570032100")  # SubjectPublicKeyInfo of Ed25519 (RFC 8410), before the key
 
 class Failed(Exception):
@@ -35,46 +37,41 @@ def need(condition, message):
     if not condition:
         raise Failed(message)
 
-def leaf_hash(leaf):
-    return hashlib.sha256(b"\0" + leaf).digest()
+def leaf_hash(leaf): return hashlib.sha256(b"\0" + leaf).digest()
+def node_hash(left, right): return hashlib.sha256(b"\1" + left + right).digest()
 
-def node_hash(left, right):
-    return hashlib.sha256(b"\1" + left + right).digest()
-
-def check_inclusion(index, size, leaf, path, root):
-    """RFC 9162 2.1.3.2: the path leads from the leaf hash at `index` to the root of a tree of `size` leaves."""
-    need(0 <= index < size and len(leaf) == len(root) == 32, "inclusion: outside the tree, or no hash of 32 bytes")
-    fn, sn, r = index, size - 1, leaf
+def check_inclusion(index, size, leaf, path, root, name="inclusion"):
+    """RFC 9162 2.1.3.2: the path leads from the leaf hash at `index` to the root of a tree of `size` leaves.
+    Returns the root of the tree that ends with this leaf: the siblings left of it are its only other parts."""
+    need(0 <= index < size and len(leaf) == len(root) == 32, f"{name}: outside the tree, or no hash of 32 bytes")
+    fn, sn, r, ended = index, size - 1, leaf, leaf
     for p in path:
-        need(len(p) == 32, "inclusion: a hash has 32 bytes")
-        need(sn > 0, "inclusion: the path is too long")
+        need(len(p) == 32, f"{name}: a hash has 32 bytes")
+        need(sn > 0, f"{name}: the path is too long")
         if fn & 1 or fn == sn:
-            r = node_hash(p, r)
+            r, ended = node_hash(p, r), node_hash(p, ended)
             while not fn & 1 and fn:
                 fn, sn = fn >> 1, sn >> 1
         else:
             r = node_hash(r, p)
         fn, sn = fn >> 1, sn >> 1
-    need(sn == 0, "inclusion: the path is too short")
-    need(r == root, "inclusion: the path leads to another root")
+    need(sn == 0, f"{name}: the path is too short")
+    need(r == root, f"{name}: the path leads to another root")
+    return ended
 
 def raw_key(pem, name):
     """The 32 bytes of an Ed25519 public key in the one PEM form that openssl writes."""
-    try:
-        der = base64.b64decode(b"".join(pem.split(b"\n")[1:-2]), validate=True)
-    except ValueError:
-        der = b""
+    der = base64.b64decode(b"".join(pem.split(b"\n")[1:-2]), validate=True)
     again = b"-----BEGIN PUBLIC KEY-----\n" + base64.b64encode(der) + b"\n-----END PUBLIC KEY-----\n"
     need(again == pem and len(der) == 44 and der.startswith(ED25519_DER), f"{name}: no Ed25519 public key in PEM")
     return der[12:]
 
 def check_signature(pem, data, signature, what):
     with tempfile.TemporaryDirectory() as folder:
-        names = [f"{folder}/{n}" for n in ("key", "data", "sig")]
-        for name, content in zip(names, (pem, data, signature), strict=True):
-            Path(name).write_bytes(content)
-        command = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", names[0], "-in", names[1]]
-        done = subprocess.run([*command, "-sigfile", names[2]], capture_output=True)
+        for name, content in (("key", pem), ("data", data), ("sig", signature)):
+            Path(folder, name).write_bytes(content)
+        command = ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", "key", "-in", "data", "-sigfile", "sig"]
+        done = subprocess.run(command, cwd=folder, capture_output=True)
     need(done.returncode == 0, f"{what}: openssl says the signature is wrong")
 
 def open_checkpoint(note, pem):
@@ -88,8 +85,7 @@ def open_checkpoint(note, pem):
     signed = 0
     for line in lines:
         found = re.fullmatch(r"— (\S+) ([A-Za-z0-9+/]+=*)", line)
-        if not found:
-            raise Failed("checkpoint: a line is no signature")
+        if not found: raise Failed("checkpoint: a line is no signature")  # noqa: E701
         blob = base64.b64decode(found[2])
         need(base64.b64encode(blob).decode() == found[2], "checkpoint: a signature is not in its one base64 form")
         if found[1] == origin and blob[:4] == key_id:
@@ -100,8 +96,7 @@ def open_checkpoint(note, pem):
 
 def read_pack(path):
     if path.is_dir():
-        files = [p for p in sorted(path.rglob("*")) if p.is_file()]
-        return {p.relative_to(path).as_posix(): p.read_bytes() for p in files}
+        return {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         need(len(names) == len(set(names)), "pack: a name is there twice")
@@ -115,30 +110,43 @@ def check_form(pack):
     need(hashlib.sha256(pack["README.txt"]).hexdigest() == README_SHA256, "README.txt: not the one of this verify.py")
     need(pack["verify.py"] == Path(__file__).read_bytes(), "verify.py: not the program that is running")
 
-def check_proofs(pack, log_key):
+def check_proofs(pack):
     """Every leaf of the pack is in the log, at its index, as of one signed checkpoint."""
     proof = json.loads(pack["proof.json"])
     same = (json.dumps(proof, indent=1, sort_keys=True) + "\n").encode() == pack["proof.json"]
     need(same and proof.keys() == {"proofs", "tree_size", "v"} and proof["v"] == 1, "proof.json: not in its one form")
-    origin, size, root, others = open_checkpoint(pack["checkpoint"], log_key)
+    origin, size, root, others = open_checkpoint(pack["checkpoint"], pack["log.pub"])
     need(proof["tree_size"] == size, "proof.json: of another tree than the checkpoint's")
-    leaves = {n for n in pack if n in ("record.json", "hardware.json") or n.startswith("children/")}
+    leaves = {n for n in pack if re.fullmatch(r"(record|hardware|(children|log\.keys)/[0-9]+)\.json", n)}
     need(proof["proofs"].keys() == leaves, "proof.json: does not prove just the leaves that are here")
-    records = {}
+    records, ended = {}, {}
     for name in sorted(leaves):
         entry, record = proof["proofs"][name], json.loads(pack[name])
         need(record["v"] == 1 and record["index"] == str(entry["index"]), f"{name}: says another index than its proof")
-        path = [bytes.fromhex(h) for h in entry["hashes"]]
-        try:
-            check_inclusion(entry["index"], size, leaf_hash(pack[name]), path, root)
-        except Failed as failure:
-            raise Failed(f"{name}: {failure}") from None
-        records[name] = record
+        path, records[name] = [bytes.fromhex(h) for h in entry["hashes"]], record
+        ended[name] = check_inclusion(entry["index"], size, leaf_hash(pack[name]), path, root, name)
     mine = proof["proofs"]["record.json"]
     lines = [base64.b64encode(bytes.fromhex(h)).decode() for h in mine["hashes"]]
     text = "\n".join(["c2sp.org/tlog-proof@v1", f"index {mine['index']}", *lines, "", ""]).encode()
     need(pack["record.tlog-proof"] == text + pack["checkpoint"], "record.tlog-proof: not what proof.json says")
-    return records, origin, size, others
+    return records, origin, size, others, check_rotations(pack, records, ended, origin)
+
+def check_rotations(pack, records, ended, origin):
+    """The log's keys, oldest first: at each rotation, both keys signed the checkpoint that ends with the record of it."""
+    keys, names = [], sorted((n for n in records if n.startswith("log.keys/")), key=lambda n: int(n[9:-5]))
+    notes = [n[:-4] + "checkpoint" for n in names]
+    need({*notes} == {n for n in pack if n.endswith(".checkpoint")}, "log.keys: a record or a checkpoint is missing")
+    for name, note in zip(names, notes, strict=True):
+        body = records[name]["body"]
+        old, new = (body[which]["pem"].encode() for which in ("old", "new"))
+        need(body["event"] == "log_key_rotation" and old != new, f"{name}: no rotation")
+        need(not keys or keys[-1] == old, f"{name}: hands over another key than the log had")
+        for key in (old, new):
+            said = open_checkpoint(pack[note], key)[:3]
+            need(said == (origin, int(name[9:-5]) + 1, ended[name]), f"{name}: its checkpoint is not of this log's beginning")
+        keys = [*(keys or [old]), new]
+    need(not keys or keys[-1] == pack["log.pub"], "log.pub: not the key that the last rotation names")
+    return keys or [pack["log.pub"]]
 
 def check_children(records):
     """A closing record names the records that it closes over: all are here, and no other."""
@@ -158,10 +166,7 @@ def check_models(pack, records, model_key):
     raw_key(model_key, "model.pub")
     check_signature(model_key, pack["model.manifest"], pack["model.sig"], "model.sig")
     listed = {n: h for h, n in re.findall(r"([0-9a-f]{64})  (\S+)\n", pack["model.manifest"].decode())}
-    need(
-        listed.keys() == {n for n in pack if re.fullmatch("models/.*/model.manifest", n)},
-        "model.manifest: other models",
-    )
+    need(listed.keys() == {n for n in pack if n.endswith("/model.manifest")}, "model.manifest: other models")
     for name, digest in listed.items():
         need(hashlib.sha256(pack[name]).hexdigest() == digest, f"{name}: has another hash than model.manifest says")
         card = name.replace(".manifest", ".yaml")
@@ -177,11 +182,10 @@ def check_commitments(pack, record, input_path):
     need(len(salt) == 32, "salt.bin: has not 32 bytes")
     need(pack["output_hash.txt"].decode() == f"{record['output_commitment']}\n", "output_hash.txt: not the record's")
     need(pack["input_hash.txt"].decode() == f"{record['input_commitment'] or ''}\n", "input_hash.txt: not the record's")
-    digest = hashlib.sha256(salt + pack["result.json"]).hexdigest()
-    need(digest == record["output_commitment"], "result.json: with salt.bin, not what the record commits to")
+    committed = lambda data: hashlib.sha256(salt + data).hexdigest()  # noqa: E731
+    need(committed(pack["result.json"]) == record["output_commitment"], "result.json: with salt.bin, not the recorded one")
     if input_path:
-        digest = hashlib.sha256(salt + input_path.read_bytes()).hexdigest()
-        need(digest == record["input_commitment"], f"{input_path}: not the input that was read")
+        need(committed(input_path.read_bytes()) == record["input_commitment"], f"{input_path}: not the input that was read")
 
 def devices(records):
     """Where the steps ran: GPU UUIDs, and the CPU's name from the environment record for "cpu"."""
@@ -190,16 +194,13 @@ def devices(records):
     return {cpu or "unknown cpu" if device == "cpu" else device for device in used - {None}}
 
 def check_timestamp(pack, ca):
-    if "timestamp.cert" not in pack:
-        return "no timestamp"
-    if not ca:
-        return "there is one, NOT checked (--tsa-ca FILE)"
+    if not ca or "timestamp.cert" not in pack:
+        return "there is one, NOT checked (--tsa-ca FILE)" if "timestamp.cert" in pack else "no timestamp"
     with tempfile.TemporaryDirectory() as folder:
         for name in ("checkpoint", "timestamp.cert"):
             Path(folder, name).write_bytes(pack[name])
         command = ["openssl", "ts", "-verify", "-data", "checkpoint", "-in", "timestamp.cert", "-CAfile", ca.absolute()]
-        refused = subprocess.run(command, cwd=folder, capture_output=True).returncode
-        need(refused == 0, "timestamp.cert: openssl refuses it")
+        need(subprocess.run(command, cwd=folder, capture_output=True).returncode == 0, "timestamp.cert: openssl refuses it")
         command = ["openssl", "ts", "-reply", "-in", "timestamp.cert", "-text"]
         text = subprocess.run(command, cwd=folder, capture_output=True).stdout.decode(errors="replace")
     return f"over this checkpoint, checked: {text.partition('Time stamp: ')[2].partition(chr(10))[0]}"
@@ -209,9 +210,9 @@ def verify(arguments):
     check_form(pack)
     log_key = arguments.log_key.read_bytes() if arguments.log_key else pack["log.pub"]
     model_key = arguments.model_key.read_bytes() if arguments.model_key else pack["model.pub"]
-    need(log_key == pack["log.pub"], "log.pub: not the log's key that you trust")
     need(model_key == pack["model.pub"], "model.pub: not the models' key that you trust")
-    records, origin, size, others = check_proofs(pack, log_key)
+    records, origin, size, others, keys = check_proofs(pack)
+    need(log_key in keys, "log.pub: not the log's key that you trust, nor one that it handed over to")
     record = records["record.json"]
     here = records.get("hardware.json", {}).get("index")
     need(record["environment_index"] == here, "hardware.json: not the environment that the record names")
@@ -226,10 +227,9 @@ def verify(arguments):
     own = lambda given: "the one you gave" if given else "the pack's own, compare it: SHA-256"  # noqa: E731
     print(f"verified: record {record['index']} of {origin}, {size} records, and {len(records) - 1} that it refers to")
     print(f"  {record['kind']} {record['phase']}, status {record['status']}, {record['time']}, {record['bundle']}")
-    print(f"  log key: {own(arguments.log_key)} {hashlib.sha256(log_key).hexdigest()}")
+    print(f"  log key: {own(arguments.log_key)} {hashlib.sha256(log_key).hexdigest()}; {len(keys) - 1} rotations")
     print(f"  model key: {own(arguments.model_key)} {hashlib.sha256(model_key).hexdigest()}; {models} models answered")
-    print(f"  cosignatures: {others} there, not checked here" if others else "  cosignatures: none")
-    print(f"  timestamp: {stamp}")
+    print(f"  cosignatures: {others or 'none'}{' there, not checked here' if others else ''}\n  timestamp: {stamp}")
     print(f"  input: {'is what was read' if arguments.input else 'not checked (--input FILE)'}")
     print(f"  devices: {', '.join(sorted(used)) or 'none named'}")
 

@@ -11,13 +11,13 @@ from typing import BinaryIO
 
 import grpc
 import typer
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from rich.console import Console
 
 from affidavit.document.v1 import document_pb2
 from affidavit.ingress.v1 import document_pb2 as ingress_pb2
 from affidavit.ingress.v1 import document_pb2_grpc as ingress_grpc
 from affidavit.libs.errors import AffidavitError, from_rpc_error
+from affidavit.libs.evidence.logkeys import LogKeys
 from affidavit.libs.evidence.receipt import VerificationError, verify_receipt, write_receipt
 from affidavit.libs.rpc import connect
 from affidavit.tools.cli.exits import Exit, exit_for, fail
@@ -77,7 +77,7 @@ class _Command:
         self._password = password
         self._bundle = bundle
         self._key_path = log_key
-        self._key: Ed25519PublicKey | None = None
+        self._key: LogKeys | None = None
         # With both on one terminal, text must go through the console that draws the bars.
         self._console = Console(stderr=not sys.stdout.isatty(), highlight=False, soft_wrap=True)
         self._progress = DocumentProgress(self._console, enabled=sys.stderr.isatty() and not quiet)

@@ -5,12 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from affidavit.libs.evidence.keys import KeyFileError, load_public_key
+from affidavit.libs.evidence.keys import KeyFileError
+from affidavit.libs.evidence.logkeys import LogKeys
 from affidavit.libs.evidence.receipt import VerificationError, read_receipt, verify_receipt
+from affidavit.libs.evidence.rotation import RotationError, follow, parse_chain
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.cli.exits import Exit, fail
+
+ROTATIONS = typer.Option(
+    None,
+    "--rotations",
+    help="follow from the key to those before and after it: `affidavit audit key rotations -o FILE`",
+)
 
 
 def verify(
@@ -18,9 +25,10 @@ def verify(
     result: Path | None = typer.Option(None, "--result", help="the answer, as written by `affidavit ocr -o`"),
     input: Path | None = typer.Option(None, "--input", help="the document that was read"),
     log_key: Path | None = typer.Option(None, "--log-key", help="log's public key, PEM [default: the data folder's]"),
+    rotations: Path | None = ROTATIONS,
 ) -> None:
     """Check a receipt: leaf, inclusion proof, checkpoint signature and, where given, result and input."""
-    key = read_log_key(log_key or DataFolder.default().log_public_key)
+    key = read_log_key(log_key or DataFolder.default().log_public_key, rotations)
     try:
         pieces = None if input is None else _pieces(input)
         answer = None if result is None else result.read_bytes()
@@ -39,14 +47,23 @@ def verify(
     sys.exit(Exit.OK)
 
 
-def read_log_key(path: Path) -> Ed25519PublicKey:
-    """The log's public key; ends the command when there is none."""
+def read_log_key(path: Path, rotations: Path | None = None) -> LogKeys:
+    """The log's public key, and the retired ones: in the folder beside it, or by what `rotations` proves; ends the command
+    when there is none."""
     try:
-        return load_public_key(path)
+        keys = LogKeys.beside(path)
     except OSError as error:
         fail(f"log key {path}: {error.strerror}; name it with --log-key", Exit.USAGE)
     except KeyFileError as error:
         fail(str(error), Exit.USAGE)
+    if rotations is None:
+        return keys
+    try:
+        return follow(keys.current, parse_chain(rotations.read_bytes()))
+    except RotationError as error:
+        fail(f"NOT verified: {rotations}: {error}", Exit.UNVERIFIED)
+    except OSError as error:
+        fail(f"{rotations}: {error.strerror}", Exit.USAGE)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.evidence.v1 import evidence_pb2
+from affidavit.libs.evidence.logkeys import LogKeys
 from affidavit.libs.evidence.receipt import VerificationError, verify_receipt
 from affidavit.libs.evidence.record import Leaf, LeafStep, parse_leaf
 from affidavit.tools.client.document import PageRange
@@ -57,12 +56,12 @@ class Recorded:
 
 
 async def read(
-    log: audit_pb2_grpc.AuditServiceStub, index: int, key: Ed25519PublicKey, input: Path, result: bytes | None
+    log: audit_pb2_grpc.AuditServiceStub, index: int, key: LogKeys, input: Path, result: bytes | None
 ) -> Recorded:
     """The records of the answer that record `index` closes.
 
     Args:
-        key: the log's; every record is verified with it.
+        key: the log's keys; every record is verified with it.
         input: must be the document that the record commits to.
         result: where given, must be the answer that the record commits to.
 

@@ -17,17 +17,19 @@ class NotAppendOnly(Exception):
 class Monitor:
     """Follows one log: `newest` holds the newest checkpoint that continued all before it, `alarm` one that did not."""
 
-    def __init__(self, folder: Path, log: Verifier) -> None:
+    def __init__(self, folder: Path, log: Verifier, *later: Verifier) -> None:
+        """Args: log, later: the log's keys, all under its one name; more than one where it was rotated."""
         make_folder(folder, 0o700)
         self._newest = folder / "newest"
         self._alarm = folder / "alarm"
         self._log = log
+        self._keys = (log, *later)
 
     @property
     def newest(self) -> TreeHead | None:
         """What is remembered. Raises NoteError when the file was damaged."""
         try:
-            return open_checkpoint(self._newest.read_bytes(), [self._log])
+            return open_checkpoint(self._newest.read_bytes(), self._keys)
         except FileNotFoundError:
             return None
 
@@ -39,7 +41,7 @@ class Monitor:
         """
         before = self.newest
         try:
-            head = open_checkpoint(note, [self._log])
+            head = open_checkpoint(note, self._keys)
             if head.origin != self._log.name:
                 raise NoteError(f"it is of log {head.origin}")
         except NoteError as error:

@@ -1,4 +1,5 @@
-"""`python -m affidavit.services.audit.maintenance archive|fsck|backup|restore|repair …`: work on a log without its service.
+"""`python -m affidavit.services.audit.maintenance archive|fsck|backup|restore|repair|rotate …`: work on a log without its
+service.
 
 Settings are those of the audit service. Exit codes: 0 fine, 2 bad settings or wrong use, 3 the log is in use or its disk
 refuses, 4 the log is damaged.
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.settings import SettingsError, load
-from affidavit.services.audit import backup, fsck, repair, restore
+from affidavit.services.audit import backup, fsck, repair, restore, rotate
 from affidavit.services.audit.archive import command as archive_command
 from affidavit.services.audit.archive.places import open_archive
 from affidavit.services.audit.offline import Here, Work, silent
@@ -22,6 +23,7 @@ COMMANDS = {
     "fsck": fsck.main,
     "repair": repair.main,
     "restore": restore.main,
+    "rotate": rotate.main,
 }
 
 
@@ -34,7 +36,8 @@ def run(argv: Sequence[str], work: Work) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     archive = lambda: open_archive(settings.archive_place, settings.archive_endpoint)  # noqa: E731
-    here = Here(LogFolders.below(settings.home_path, settings.head_path), settings.tiles_path, archive)
+    folders = LogFolders.below(settings.home_path, settings.head_path, settings.key_source)
+    here = Here(folders, settings.tiles_path, archive)
     try:
         return work(here, _progress if sys.stderr.isatty() else silent)
     except AffidavitError as error:

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import typer
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
-from affidavit.libs.evidence.note import NoteError, TreeHead, open_own_checkpoint
+from affidavit.libs.evidence.logkeys import LogKeys
+from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.libs.evidence.receipt import VerificationError, read_receipt, verify_receipt
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.cli.audit.access import with_log
@@ -27,11 +27,11 @@ def check(
     Each receipt is verified by itself; then the log has to prove that its newest checkpoint continues the receipt's, and
     to give the same record at the same index. A log that was put back to an earlier copy can do neither.
     """
-    key = read_log_key(log_key or DataFolder.default().log_public_key)
-    held = [_read(path, key) for path in receipts]
+    keys = read_log_key(log_key or DataFolder.default().log_public_key)
+    held = [_read(path, keys) for path in receipts]
 
     async def compare(log: audit_pb2_grpc.AuditServiceStub, _: DataFolder) -> list[TreeHead]:
-        return [await still_there(log, receipt, key) for receipt in held]
+        return [await still_there(log, receipt, keys) for receipt in held]
 
     try:
         heads = with_log(compare)
@@ -45,21 +45,19 @@ class NotInTheLog(Exception):
     """The log does not have what it once signed; the message says which record and how."""
 
 
-async def still_there(
-    log: audit_pb2_grpc.AuditServiceStub, receipt: evidence_pb2.Receipt, key: Ed25519PublicKey
-) -> TreeHead:
+async def still_there(log: audit_pb2_grpc.AuditServiceStub, receipt: evidence_pb2.Receipt, keys: LogKeys) -> TreeHead:
     """Compare a verified receipt with the log; the log's newest head.
 
     Raises:
         NotInTheLog: the log is another, went back, has another past, or another record there.
     """
     what = f"record {receipt.index}"
-    old = open_own_checkpoint(receipt.checkpoint.note, key)
+    old = keys.open(receipt.checkpoint.note)
     answer = await log.GetCheckpoint(audit_pb2.GetCheckpointRequest(), timeout=_DEADLINE_S)
     try:
-        new = open_own_checkpoint(answer.checkpoint.note, key)
+        new = keys.open(answer.checkpoint.note)
     except NoteError as error:
-        raise NotInTheLog(f"the log's checkpoint is not signed by the key of the receipt of {what}: {error}") from None
+        raise NotInTheLog(f"the log's checkpoint is not signed by a key of the receipt of {what}: {error}") from None
     if new.origin != old.origin:
         raise NotInTheLog(f"the receipt of {what} is of log {old.origin}, this log is {new.origin}")
     if new.size < old.size:
@@ -79,10 +77,10 @@ async def still_there(
     return new
 
 
-def _read(path: Path, key: Ed25519PublicKey) -> evidence_pb2.Receipt:
+def _read(path: Path, keys: LogKeys) -> evidence_pb2.Receipt:
     try:
         receipt = read_receipt(path)
-        verify_receipt(receipt, key)
+        verify_receipt(receipt, keys)
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}", Exit.USAGE)
     except VerificationError as error:

@@ -20,7 +20,7 @@ from affidavit.libs.runtime import DataFolder
 from affidavit.tools.cli.audit.access import with_log
 from affidavit.tools.cli.audit.ls import parse_time
 from affidavit.tools.cli.exits import Exit, fail
-from affidavit.tools.cli.verify import read_log_key
+from affidavit.tools.cli.verify import ROTATIONS, read_log_key
 
 MAX_LINE_BYTES = max(MAX_LEAF_BYTES, 1 << 18) + 1  # the header holds a note of at most 64 KiB, and about 128 hashes
 
@@ -61,9 +61,10 @@ def export(
 def verify_export(
     file: Path = typer.Argument(metavar="FILE", help="as `affidavit audit export` wrote it"),
     log_key: Path | None = typer.Option(None, "--log-key", help="log's public key, PEM [default: the data folder's]"),
+    rotations: Path | None = ROTATIONS,
 ) -> None:
     """Check an export offline: every record of its span is there, none was changed, moved, added or left out."""
-    print(f"verified: {_said(_verify(file, log_key or DataFolder.default().log_public_key))}")
+    print(f"verified: {_said(_verify(file, log_key or DataFolder.default().log_public_key, rotations))}")
 
 
 async def _write(
@@ -114,8 +115,8 @@ async def _leaves(log: audit_pb2_grpc.AuditServiceStub, first: int, last: int) -
             yield record.leaf
 
 
-def _verify(path: Path, log_key: Path) -> VerifiedExport:
-    key = read_log_key(log_key)
+def _verify(path: Path, log_key: Path, rotations: Path | None = None) -> VerifiedExport:
+    key = read_log_key(log_key, rotations)
     try:
         with path.open("rb") as file, _progress() as progress:
             task = progress.add_task("checked", total=path.stat().st_size)

@@ -19,7 +19,9 @@ _DEADLINE_S = 30.0
 
 def monitor(
     address: str = typer.Option(..., "--address", help="the audit service, host:port or unix:/path"),
-    log: str = typer.Option(..., "--log", help="the log's verifier key, name+id+base64, as you got it once"),
+    log: list[str] = typer.Option(
+        ..., "--log", help="the log's verifier key, name+id+base64, as you got it once; again for each later key"
+    ),
     state: Path = typer.Option(..., "--state", help="folder of what it remembers, on a machine of your own"),
     every: float = typer.Option(60.0, "--every", min=0.1, help="seconds between looks"),
     once: bool = typer.Option(False, "--once", help="look once and end"),
@@ -29,7 +31,7 @@ def monitor(
     The two signed checkpoints that contradict each other stay in the state folder: they are the proof.
     """
     try:
-        watching = Monitor(state, Verifier.parse(log))
+        watching = Monitor(state, *_keys(log))
         asyncio.run(_watch(watching, address, every, once))
     except NotAppendOnly as alarm:
         fail(f"ALARM: {alarm}", Exit.UNVERIFIED)
@@ -37,6 +39,13 @@ def monitor(
         fail(str(error), Exit.USAGE)
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}", Exit.USAGE)
+
+
+def _keys(texts: Sequence[str]) -> tuple[Verifier, *tuple[Verifier, ...]]:
+    first, *later = (Verifier.parse(text) for text in texts)
+    if any(key.name != first.name for key in later):
+        raise NoteError("--log names several logs: a monitor watches one, by all of its keys")
+    return first, *later
 
 
 async def _watch(watching: Monitor, address: str, every: float, once: bool) -> None:
