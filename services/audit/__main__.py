@@ -8,6 +8,7 @@ import sys
 
 from affidavit.audit.v1 import audit_pb2_grpc
 from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence import scrubstate
 from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.evidence.timestamps import FOLDER, TimestampError
 from affidavit.libs.rpc import ServiceHost
@@ -18,8 +19,10 @@ from affidavit.services.audit.cosigning import Cosigning, WitnessAt
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.publishing import Published, Publisher
+from affidavit.services.audit.scrub import Scrub
 from affidavit.services.audit.servicer import AuditServicer
 from affidavit.services.audit.settings import AuditSettings
+from affidavit.services.audit.tilescrub import TileScrub
 from affidavit.services.audit.timestamping import Timestamping, authority
 from affidavit.services.audit.watch import HeadWatch
 
@@ -47,6 +50,10 @@ async def serve(
         tasks.append(asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning"))
     if timestamping is not None:
         tasks.append(asyncio.create_task(timestamping.run(settings.timestamp_interval_s), name="timestamping"))
+    if settings.scrub_records_per_s:
+        scrub = Scrub(log, TileScrub(log, published), settings.home_path / "audit" / scrubstate.FILE)
+        passes = scrub.run(settings.scrub_records_per_s, settings.scrub_interval_s, lambda: appender.busy)
+        tasks.append(asyncio.create_task(passes, name="scrub"))
 
     async def close() -> None:
         for task in tasks:  # they read the log

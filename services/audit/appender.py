@@ -50,6 +50,11 @@ class Appender:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
         self._task = asyncio.create_task(self._run(), name="appender")
 
+    @property
+    def busy(self) -> bool:
+        """Whether records wait for the writer."""
+        return not self._queue.empty()
+
     async def put(self, sequence: int, entry: Entry, sink: Sink) -> None:
         """Queue an entry, waiting for room; `sink` gets its answer.
 

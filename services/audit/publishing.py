@@ -61,6 +61,16 @@ class Published:
             message = f"{what} has another root for {head.size} records than the log: another past was put in its place"
             raise AffidavitError("LOG_DAMAGED", f"{message}; restore the log that was published")
 
+    @property
+    def folder(self) -> Path:
+        """Where the published log stands."""
+        return self._folder
+
+    @property
+    def size(self) -> int:
+        """Records that this process knows to be published whole."""
+        return self._size
+
     def publish(self, head: SignedHead) -> int:
         """Write what `head` covers and is not there yet; how many files were written.
 

@@ -19,7 +19,10 @@ from affidavit.libs.evidence.record import parse_leaf
 from affidavit.services.audit.offline import Progress
 from affidavit.services.audit.store import FORMAT, Store
 
-BACKUP = "restore audit/store from a backup"
+BACKUP = (
+    "stop the service, move audit/store away and restore a backup (affidavit audit restore FOLDER); where none is as new "
+    "as the published tiles, build the store again from them (affidavit audit repair)"
+)
 _LISTED = 1000  # findings of one kind that are named one by one; the rest are counted
 _PROGRESS_RECORDS = 1000
 
