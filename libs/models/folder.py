@@ -42,7 +42,7 @@ class Bundle:
 
     @property
     def reference(self) -> str:
-        """`document@20261130.1`"""
+        """`document@20261203.1`"""
         return f"{self.card.bundle}@{self.card.version}"
 
     def rules(self, model: type[cards.Card]) -> cards.Card:

@@ -7,6 +7,7 @@ namespace affidavit {
 
 void bind_imaging(nanobind::module_& m);
 void bind_ctc(nanobind::module_& m);
+void bind_log(nanobind::module_& m);
 void bind_scheduler(nanobind::module_& m);
 
 }  // namespace affidavit

@@ -6,9 +6,12 @@
 namespace nb = nanobind;
 
 NB_MODULE(_native, m) {
-  m.doc() = "Batch scheduler, image work and CTC decoding; what waits or computes does so without the GIL.";
+  m.doc() =
+      "Batch scheduler, image work, CTC decoding and the evidence log's records; what waits or computes does so "
+      "without the GIL.";
   m.attr("__version__") = "0.1.0";
   affidavit::bind_imaging(m);
   affidavit::bind_ctc(m);
+  affidavit::bind_log(m);
   affidavit::bind_scheduler(m);
 }

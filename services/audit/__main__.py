@@ -6,7 +6,6 @@ Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk 
 import asyncio
 import sys
 
-from affidavit.audit.v1 import audit_pb2_grpc
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import scrubstate
 from affidavit.libs.evidence.note import NoteError
@@ -44,7 +43,7 @@ async def serve(
     appender = Appender(log, settings.max_batch, settings.queue_bound, watch.moved)
     publisher = Publisher(log, published, settings.publish_interval_s)
     servicer = AuditServicer(log, appender, watch, publisher, host.draining)
-    audit_pb2_grpc.add_AuditServiceServicer_to_server(servicer, host.server)
+    servicer.serve(host.server)
     tasks: list[asyncio.Task[None]] = []
     if cosigning is not None:
         tasks.append(asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning"))

@@ -1,17 +1,18 @@
 """Group commit: entries wait in one bounded queue, and one writer thread makes as many durable as one sync can.
 
-Nothing waits for a group to fill: while the disk syncs one group, the next gathers by itself.
+Nothing waits for a group to fill: while the disk syncs one group, the next gathers by itself. What came together stays
+together through queue, group and answer, so that a record costs no step of its own in the event loop.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol, TypeVar
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.telemetry import get_logger
 from affidavit.services.audit import metrics
-from affidavit.services.audit.group import Entry
+from affidavit.services.audit.entry import Entry
 from affidavit.services.audit.log import EvidenceLog, Proven
 
 T = TypeVar("T")
@@ -32,10 +33,29 @@ class Sink(Protocol):
     def deliver(self, answers: list[Answer]) -> None: ...
 
 
-class _Waiting(NamedTuple):
-    sequence: int
-    entry: Entry
+class _Part(NamedTuple):
+    """Entries of one message, at most as many as a group has."""
+
+    entries: Sequence[Entry]
     sink: Sink
+
+
+class _Records(asyncio.Queue[_Part | None]):
+    """A queue whose size is the number of records in it; it is full from `maxsize` on."""
+
+    _records = 0
+
+    def qsize(self) -> int:
+        return self._records
+
+    def _put(self, item: _Part | None) -> None:
+        self._records += len(item.entries) if item else 0
+        super()._put(item)
+
+    def _get(self) -> _Part | None:
+        item = super()._get()
+        self._records -= len(item.entries) if item else 0
+        return item
 
 
 class Appender:
@@ -46,7 +66,7 @@ class Appender:
         self._log = log
         self._moved = moved
         self._max_batch = max_batch
-        self._queue: asyncio.Queue[_Waiting | None] = asyncio.Queue(queue_bound)
+        self._queue = _Records(queue_bound)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
         self._task = asyncio.create_task(self._run(), name="appender")
 
@@ -55,22 +75,27 @@ class Appender:
         """Whether records wait for the writer."""
         return not self._queue.empty()
 
-    async def put(self, sequence: int, entry: Entry, sink: Sink) -> None:
-        """Queue an entry, waiting for room; `sink` gets its answer.
+    async def put(self, entries: Sequence[Entry], sink: Sink) -> None:
+        """Queue entries, waiting for room; `sink` gets their answers, in one delivery or several, in order.
 
-        Raises:
-            AffidavitError: LOG_UNAVAILABLE: no room came free in time.
+        What finds no room is answered with LOG_UNAVAILABLE; what is not queued yet when this is cancelled, with DRAINING.
         """
-        waiting = _Waiting(sequence, entry, sink)
-        if not self._queue.full():
-            self._queue.put_nowait(waiting)
-            return
-        try:
-            async with asyncio.timeout(_QUEUE_TIMEOUT_S):
-                await self._queue.put(waiting)
-        except TimeoutError:
-            message = f"the log's queue moved nothing for {_QUEUE_TIMEOUT_S:.0f} s; its disk hangs"
-            raise AffidavitError("LOG_UNAVAILABLE", message) from None
+        for begin in range(0, len(entries), self._max_batch):
+            part = _Part(entries[begin : begin + self._max_batch], sink)
+            if not self._queue.full():
+                self._queue.put_nowait(part)
+                continue
+            try:
+                async with asyncio.timeout(_QUEUE_TIMEOUT_S):
+                    await self._queue.put(part)
+            except TimeoutError:
+                message = f"the log's queue moved nothing for {_QUEUE_TIMEOUT_S:.0f} s; its disk hangs"
+                error = AffidavitError("LOG_UNAVAILABLE", message)
+                sink.deliver([Answer(entry.sequence, error) for entry in part.entries])
+            except asyncio.CancelledError:
+                error = AffidavitError("DRAINING", "the audit service is stopping; append again elsewhere or later")
+                sink.deliver([Answer(entry.sequence, error) for entry in entries[begin:]])
+                raise
 
     async def on_writer(self, call: Callable[[], T]) -> T:
         """Run `call` on the writer thread, between two groups."""
@@ -83,38 +108,37 @@ class Appender:
         self._writer.shutdown()
 
     async def _run(self) -> None:
-        open_ = True
-        while open_:
-            group: list[_Waiting] = []
-            open_ = self._take(await self._queue.get(), group)
-            while open_ and len(group) < self._max_batch and not self._queue.empty():
-                open_ = self._take(self._queue.get_nowait(), group)
+        part = await self._queue.get()
+        while part is not None:
+            group, size, ended = [part], len(part.entries), False
+            part = None
+            while part is None and not ended and not self._queue.empty():
+                part = self._queue.get_nowait()
+                if part is None:
+                    ended = True
+                elif size + len(part.entries) <= self._max_batch:
+                    group.append(part)
+                    size += len(part.entries)
+                    part = None
             metrics.queued.set(self._queue.qsize())
-            if group:
-                _deliver(group, await self._commit(group))
-                self._moved()
+            await self._commit(group)
+            self._moved()
+            if part is None and not ended:
+                part = await self._queue.get()
 
-    @staticmethod
-    def _take(waiting: _Waiting | None, group: list[_Waiting]) -> bool:
-        if waiting is not None:
-            group.append(waiting)
-        return waiting is not None
-
-    async def _commit(self, group: list[_Waiting]) -> list[Proven | AffidavitError]:
-        entries = [waiting.entry for waiting in group]
+    async def _commit(self, group: list[_Part]) -> None:
+        entries = [entry for part in group for entry in part.entries]
+        outcomes: list[Proven | AffidavitError]
         try:
-            return await self.on_writer(lambda: self._log.append(entries))
+            outcomes = await self.on_writer(lambda: self._log.append(entries))
         except AffidavitError as error:
-            return [error] * len(group)
+            outcomes = [error] * len(entries)
         except Exception as error:  # one group's fault must not end the service's only writer
             _log.error("group_failed", exc_info=error)
-            return [AffidavitError("INTERNAL", "the log failed on this group of records")] * len(group)
-
-
-def _deliver(group: list[_Waiting], outcomes: list[Proven | AffidavitError]) -> None:
-    by_sink: dict[int, tuple[Sink, list[Answer]]] = {}
-    for waiting, outcome in zip(group, outcomes, strict=True):
-        _, answers = by_sink.setdefault(id(waiting.sink), (waiting.sink, []))
-        answers.append(Answer(waiting.sequence, outcome))
-    for sink, answers in by_sink.values():
-        sink.deliver(answers)
+            outcomes = [AffidavitError("INTERNAL", "the log failed on this group of records")] * len(entries)
+        begin = 0
+        for part in group:
+            end = begin + len(part.entries)
+            answers = zip(part.entries, outcomes[begin:end], strict=True)
+            part.sink.deliver([Answer(entry.sequence, outcome) for entry, outcome in answers])
+            begin = end

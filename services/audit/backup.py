@@ -63,7 +63,7 @@ def _build(
             _copy_store(store, copy.store, head, progress)
         finally:
             store.close()
-    create_file(copy.head / HeadFile(copy.head).path.name, note, 0o644)
+    HeadFile(copy.head).replace(note)
     side = source.store.parent / SIDE  # cosigned checkpoints and timestamps; a file being replaced ends in .new
     if side.is_dir():
         shutil.copytree(side, copy.store.parent / SIDE, ignore=shutil.ignore_patterns("*.new"))

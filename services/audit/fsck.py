@@ -148,7 +148,11 @@ def _check_keys(folder: Path, report: Report, *, private_key: bool) -> Ed25519Pu
 
 
 def _check_head(file: HeadFile, key: Ed25519PublicKey | None, report: Report) -> TreeHead | None:
-    note = file.read()
+    try:
+        note = file.read()
+    except AffidavitError as error:
+        report.findings.append(Finding("head", error.message, _HEAD))
+        return None
     if note is None:
         report.findings.append(Finding("head", f"{file.path} is missing", _HEAD))
         return None

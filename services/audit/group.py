@@ -4,21 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from affidavit import _native
+from affidavit.audit.v1 import audit_pb2
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.errors import AffidavitError
-from affidavit.libs.evidence import merkle
+from affidavit.libs.evidence.draft import MAX_LEAF_BYTES
 from affidavit.libs.evidence.merkle import Frontier
-from affidavit.libs.evidence.record import leaf_bytes
+from affidavit.libs.evidence.record import time_text
+from affidavit.services.audit.entry import Entry
 from affidavit.services.audit.store import NewRecord, Side, Store, StoredTree
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A record that asks for a place; its draft was checked."""
-
-    key: bytes
-    side: Side
-    draft: evidence_pb2.RecordDraft
 
 
 @dataclass(frozen=True)
@@ -29,49 +23,16 @@ class Place:
     repeated: bool
 
 
-class Group:
-    """Places entries after the store's last record. Nothing is written here."""
+class Grown:
+    """A group's records with their leaves, and the tree over them; nothing is written yet."""
 
-    def __init__(self, store: Store, frontier: Frontier, time: datetime) -> None:
-        self._store = store
-        self._time = time
-        self._keys: dict[bytes, NewRecord] = {}
-        # Every subtree that a new leaf's path may meet: the old peaks and what this group completes.
-        self._nodes = dict(zip(merkle.peak_places(frontier.size), frontier.peaks, strict=True))
-        self._first = frontier.size
-        self.frontier = Frontier(frontier.size, frontier.peaks)
-        self.records: list[NewRecord] = []
-        self.completed: list[tuple[int, int, bytes]] = []
-
-    def place(self, entry: Entry) -> Place:
-        """Give `entry` the next place, or find the one that its key has.
-
-        Raises:
-            AffidavitError: IDEMPOTENCY_CONFLICT: the key has another content. INVALID_OPTION: the draft names a record
-                that does not exist yet, or its leaf would be too long.
-        """
-        earlier = self._earlier(entry.key)
-        if earlier is not None:
-            index, side = earlier
-            if side is None or side.content_digest != entry.side.content_digest:
-                raise _conflict(entry, index, forgotten=side is None)
-            return Place(index, repeated=True)
-        index = self.frontier.size
-        _check_references(entry.draft, index)
-        try:
-            leaf = leaf_bytes(entry.draft, index, self._time, entry.side.salt)
-        except ValueError as error:
-            raise AffidavitError("INVALID_OPTION", str(error), field="draft") from None
-        record = NewRecord(index, leaf, entry.key, entry.side)
-        self._keys[entry.key] = record
-        self.records.append(record)
-        completed = self.frontier.append(merkle.leaf_hash(leaf))
-        self.completed += completed
-        self._nodes.update(((level, number), digest) for level, number, digest in completed)
-        return Place(index, repeated=False)
-
-    def tree(self) -> StoredTree:
-        return StoredTree(self.frontier.size, self.frontier.root())
+    def __init__(self, first: int, growth: _native.Growth, placed: Sequence[tuple[bytes, Side]]) -> None:
+        self._first = first
+        self._growth = growth
+        self.records = [NewRecord(leaf, *beside) for leaf, beside in zip(growth.leaves, placed, strict=True)]
+        self.nodes = growth.nodes
+        self.tree = StoredTree(growth.size, growth.root)
+        self.frontier = Frontier(growth.size, growth.peaks)
 
     def record(self, index: int) -> NewRecord | None:
         """The record at `index` if it is one of this group's."""
@@ -79,16 +40,69 @@ class Group:
 
     def prove(self, index: int) -> Sequence[bytes]:
         """The audit path of one of this group's records to the group's tree; reads no disk."""
-        return merkle.prove_inclusion(index, self.frontier.size, lambda level, number: self._nodes[level, number])
-
-    def _earlier(self, key: bytes) -> tuple[int, Side | None] | None:
-        if new := self._keys.get(key):
-            return new.index, new.side
-        index = self._store.find(key)
-        return None if index is None else (index, self._store.side(index))
+        return self._growth.path(index)
 
 
-def _check_references(draft: evidence_pb2.RecordDraft, index: int) -> None:
+class Group:
+    """Places entries after the store's last record."""
+
+    def __init__(self, store: Store, frontier: Frontier, time: datetime) -> None:
+        self._store = store
+        self._frontier = frontier
+        self._time = time_text(time)
+        self._new: list[Entry] = []
+        self._placed: list[tuple[bytes, Side]] = []
+        self._keys: dict[bytes, int] = {}  # of what is new, to its number in the group
+
+    def place(self, entries: Sequence[Entry]) -> list[Place | AffidavitError]:
+        """Give each entry the next place, or find the one that its key has, or say why it has none.
+
+        IDEMPOTENCY_CONFLICT: the key has another content. INVALID_OPTION: the draft names a record that does not exist
+        yet, or its leaf would be too long.
+        """
+        keys = [entry.key for entry in entries]
+        places: list[Place | AffidavitError] = []
+        for entry, key, index in zip(entries, keys, self._store.find_all(keys), strict=True):
+            try:
+                places.append(self._place(entry, key, index))
+            except AffidavitError as error:
+                places.append(error)
+        return places
+
+    def grow(self) -> Grown | None:
+        """Make the leaves of what is new and grow the tree by them; None when there is nothing new."""
+        if not self._new:
+            return None
+        first = self._frontier.size
+        growth = _native.Growth(first, self._frontier.peaks, self._new, self._time)
+        return Grown(first, growth, self._placed)
+
+    def _place(self, entry: Entry, key: bytes, index: int | None) -> Place:
+        number = self._keys.get(key)
+        if number is not None:
+            index, side = self._frontier.size + number, self._placed[number][1]
+        else:
+            side = None if index is None else self._store.side(index)
+        if index is not None:
+            if side is None or side.content_digest != entry.content_digest:
+                raise _conflict(key, index, forgotten=side is None)
+            return Place(index, repeated=True)
+        index = self._frontier.size + len(self._new)
+        newest = entry.newest_reference
+        if newest is not None and newest >= index:
+            _refuse_reference(audit_pb2.AppendItem.FromString(entry.data).draft, index)
+        if entry.longest_leaf > MAX_LEAF_BYTES:
+            size = len(entry.leaf(index, self._time))
+            if size > MAX_LEAF_BYTES:
+                message = f"the record has {size} bytes; a leaf has at most {MAX_LEAF_BYTES}"
+                raise AffidavitError("INVALID_OPTION", message, field="draft")
+        self._keys[key] = len(self._new)
+        self._new.append(entry)
+        self._placed.append((key, Side(entry.salt, entry.content_digest)))
+        return Place(index, repeated=False)
+
+
+def _refuse_reference(draft: evidence_pb2.RecordDraft, index: int) -> None:
     named = {
         "parent_index": draft.parent_index if draft.HasField("parent_index") else None,
         "reused_from": draft.reused_from if draft.HasField("reused_from") else None,
@@ -101,8 +115,8 @@ def _check_references(draft: evidence_pb2.RecordDraft, index: int) -> None:
             raise AffidavitError("INVALID_OPTION", message, field=f"draft.{name}")
 
 
-def _conflict(entry: Entry, index: int, *, forgotten: bool) -> AffidavitError:
-    tenant, request_id, step = entry.key.decode().split("\0")
+def _conflict(key: bytes, index: int, *, forgotten: bool) -> AffidavitError:
+    tenant, request_id, step = key.decode().split("\0")
     what = f"request id {request_id!r}, step {step!r} of tenant {tenant!r} is record {index}"
     if forgotten:
         return AffidavitError("IDEMPOTENCY_CONFLICT", f"{what}, whose content was forgotten; use a new request id")

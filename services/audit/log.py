@@ -25,10 +25,11 @@ from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
 from affidavit.libs.telemetry import get_logger
 from affidavit.services.audit import metrics
-from affidavit.services.audit.group import Entry, Group, Place
+from affidavit.services.audit.database import MEMTABLE_BYTES
+from affidavit.services.audit.entry import Entry
+from affidavit.services.audit.group import Group, Grown, Place
 from affidavit.services.audit.head import SignedHead
 from affidavit.services.audit.opening import LogFolders, LogLock, OpenLog, open_log
-from affidavit.services.audit.store import MEMTABLE_BYTES
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _log = get_logger("log")
@@ -84,12 +85,13 @@ class EvidenceLog:
         begin = time.perf_counter()
         self._newest_time = max(self._newest_time, datetime.now(UTC))  # a clock set back does not set the log back
         group = Group(self._open.store, self._frontier, self._newest_time)
-        places = [_place(group, entry) for entry in entries]
-        if group.records:
-            self._commit(group)
-            metrics.batch_records.observe(len(group.records))
+        places = group.place(entries)
+        grown = group.grow()
+        if grown is not None:
+            self._commit(grown)
+            metrics.batch_records.observe(len(grown.records))
             metrics.commit_seconds.observe(time.perf_counter() - begin)
-        return [place if isinstance(place, AffidavitError) else self._proven(group, place) for place in places]
+        return [place if isinstance(place, AffidavitError) else self._proven(grown, place) for place in places]
 
     def touch(self, count: int) -> None:
         """Show that the head verifies, the newest record is whole and the disk takes a synced write.
@@ -242,25 +244,25 @@ class EvidenceLog:
         if opened.unacknowledged:
             _log.warning("unacknowledged_records_kept", records=opened.unacknowledged)
 
-    def _commit(self, group: Group) -> None:
-        tree = group.tree()
+    def _commit(self, grown: Grown) -> None:
+        tree = grown.tree
         head = SignedHead.sign(TreeHead(self._head.tree.origin, tree.size, tree.root), self._open.key)
         try:
-            self._open.store.commit(group.records, group.completed, tree)
+            self._open.store.commit(grown.records, grown.nodes, tree)
             self._open.head_file.write(head)
         except Exception as error:
             # Whatever it was: the store may be ahead of what is known here, and must not be written over.
             raise self._fail(_write_failure(error, "the log takes no more records")) from error
-        self._frontier = group.frontier
+        self._frontier = grown.frontier
         self._head = head
-        metrics.records.inc(len(group.records))
+        metrics.records.inc(len(grown.records))
         metrics.tree_leaves.set(tree.size)
 
-    def _proven(self, group: Group, place: Place) -> Proven:
-        new = group.record(place.index)
-        if new is None:
+    def _proven(self, grown: Grown | None, place: Place) -> Proven:
+        new = grown.record(place.index) if grown else None
+        if grown is None or new is None:
             return replace(self.record(place.index), repeated=True)
-        return Proven(place.index, new.leaf, new.side.salt, self._head, group.prove(place.index), place.repeated)
+        return Proven(place.index, new.leaf, new.side.salt, self._head, grown.prove(place.index), place.repeated)
 
     def _refuse_after_failure(self) -> None:
         if self._failure:
@@ -300,10 +302,3 @@ def _write_failure(error: Exception, what: str) -> AffidavitError:
         return error
     full = isinstance(error, OSError) and error.errno in _FULL
     return AffidavitError("STORAGE_FULL" if full else "LOG_UNAVAILABLE", f"{what}: {error}")
-
-
-def _place(group: Group, entry: Entry) -> Place | AffidavitError:
-    try:
-        return group.place(entry)
-    except AffidavitError as error:
-        return error

@@ -101,8 +101,8 @@ def open_log(folders: LogFolders) -> OpenLog:
     store = Store(folders.store)
     try:
         newest = head if head is not None and head.tree == tree else SignedHead.sign(tree, key)
-        if newest is not head:
-            head_file.write(newest)
+        # Always, also after a failed write: what the kernel shows of the file is then perhaps not on the disk.
+        head_file.replace(newest.note)
         frontier = Frontier.read(tree.size, store.node)
     except OSError as error:
         store.close()

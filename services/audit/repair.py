@@ -56,7 +56,7 @@ def repair(here: Here, progress: Progress) -> TreeHead:
                 raise AffidavitError("LOG_DAMAGED", message) from None
             raise
         here.folders.head.mkdir(parents=True, exist_ok=True)
-        HeadFile(here.folders.head).write(head)
+        HeadFile(here.folders.head).replace(head.note)
         building.rename(store)
         sync_folder(store.parent)
     return head.tree

@@ -40,17 +40,25 @@ def restore(source: Path, here: Here, progress: Progress) -> Report:
     files = [
         *((path, target.keys / path.name, 0o644) for path in sorted(backup.keys.glob("*.pub"))),
         (backup.keys / PRIVATE_NAME, target.keys / PRIVATE_NAME, 0o600),
-        (HeadFile(backup.head).path, HeadFile(target.head).path, 0o644),
     ]
     for old, new, _ in files:
         if old.exists() and new.exists() and old.read_bytes() != new.read_bytes():
             message = f"{new} is there and is not the backup's; move it away first, nothing is overwritten"
             raise AffidavitError("LOG_UNAVAILABLE", message)
+    head, standing = HeadFile(backup.head).read(), HeadFile(target.head).read()
+    if head is not None and standing is not None and head != standing:
+        message = (
+            f"{HeadFile(target.head).path} is there and is not the backup's; move it away first, nothing is overwritten"
+        )
+        raise AffidavitError("LOG_UNAVAILABLE", message)
     with stopped(target.lock):
         for old, new, mode in files:
             if old.exists() and not new.exists():
                 new.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 create_file(new, old.read_bytes(), mode)
+        if head is not None and standing is None:
+            target.head.mkdir(parents=True, exist_ok=True, mode=0o700)
+            HeadFile(target.head).replace(head)
         side = backup.store.parent / SIDE
         if side.is_dir() and not (target.store.parent / SIDE).exists():
             _copy_folder(side, target.store.parent / SIDE)

@@ -101,7 +101,8 @@ class Recognizer:
         probabilities = self.engine.run({"x": batch})[0]
         if probabilities.shape[-1] != len(self._characters):
             raise AffidavitError("MODEL_UNVERIFIED", "recognition answers more or fewer classes than its dictionary")
-        paths = ctc_greedy(probabilities[: len(crops)])
+        space = len(self._characters) - 1
+        paths = ctc_greedy(probabilities[: len(crops)], space=space, least_space=self._rules.least_space)
         finished = time.perf_counter()
         return [self._reading(path, started, finished) for path in paths]
 

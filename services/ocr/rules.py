@@ -12,6 +12,7 @@ class _Rules(BaseModel):
 class DetectionRules(_Rules):
     long_side: int = Field(ge=64, le=4096, description="pixels to which a page's long side is shrunk, at first")
     small_text: float = Field(ge=0, description="a line's height there below which the page is looked at again, larger")
+    most_enlarged: float = Field(ge=1, le=4, description="how far a page smaller than `long_side` is enlarged")
     finest_long_side: int = Field(ge=64, le=4096, description="most pixels of the long side then")
     threshold: float = Field(gt=0, lt=1, description="probability at which a pixel belongs to text")
     box_threshold: float = Field(gt=0, lt=1, description="mean probability at which a region is a line")
@@ -28,6 +29,7 @@ class RecognitionRules(_Rules):
     shared_widths: tuple[int, ...] = Field(min_length=1, description="widths of crops that share engine calls, rising")
     lone_widths: tuple[int, ...] = Field(description="wider ones, a call each, rising")
     most_rows: int = Field(ge=2, le=64, description="crops in an engine call, at most")
+    least_space: float = Field(gt=0, le=1, description="probability at which a doubted space is read")
     min_line_confidence: float = Field(ge=0, le=1, description="a line below it is left out")
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ from affidavit.libs.errors import from_rpc_error
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.receipt import read_receipt, write_receipt
 from affidavit.libs.rpc import connect
+from affidavit.services.audit.head import HeadFile
 from tests.contract.audit_process import DEADLINE_S, AuditProcess, append, append_one, head, item, salt_of
 
 
@@ -65,7 +66,9 @@ async def test_the_first_start_makes_a_private_key_and_a_head_and_later_ones_kee
         assert await head(stub) == first
     assert again.stop() == 0
     assert key.read_bytes() == before
-    assert (audit.home / "audit" / "head" / "checkpoint").read_text().startswith(first.origin)
+    note = HeadFile(audit.home / "audit" / "head").read()
+    assert note is not None
+    assert note.decode().startswith(first.origin)
 
 
 async def test_every_item_is_answered_before_a_half_closed_stream_ends(audit) -> None:
@@ -326,7 +329,9 @@ async def test_the_head_may_live_in_another_folder(tmp_path) -> None:
             await append_one(stub, item("r-1"))
     finally:
         audit.kill()
-    assert (tmp_path / "elsewhere" / "checkpoint").read_text().splitlines()[1] == "1"
+    note = HeadFile(tmp_path / "elsewhere").read()
+    assert note is not None
+    assert note.decode().splitlines()[1] == "1"
     assert not (tmp_path / "home" / "audit" / "head").exists()
 
 

@@ -155,7 +155,7 @@ async def test_a_page_comes_back_as_text_with_result_bytes_and_evidence(server) 
     assert answer.text.status == document_pb2.PAGE_STATUS_OK
     assert answer.text.confidence > 9000
     assert answer.result == document.page_result(answer.text)
-    assert answer.bundle == "document@20261130.1"
+    assert answer.bundle == "document@20261203.1"
     members = ModelFolder(default_models_folder()).bundle("document").members
     detection, recognition = answer.steps
     assert [(s.model, s.model_hash) for s in answer.steps] == [
@@ -276,7 +276,7 @@ async def test_a_page_upside_down_says_the_same_as_upright(server) -> None:
 
 async def test_the_bundle_is_told_by_alias_and_version(server) -> None:
     expected = ModelFolder(default_models_folder()).bundle("document").message()
-    for selector in ("", "promoted", "document@20261130.1"):
+    for selector in ("", "promoted", "document@20261203.1"):
         answer = await server.stub.GetBundle(ocr_pb2.GetBundleRequest(bundle=selector), timeout=DEADLINE_S)
         assert answer.bundle == expected
 
@@ -290,7 +290,7 @@ async def test_an_unknown_bundle_is_refused_with_what_there_is(server) -> None:
             await call
         error = errors.from_rpc_error(caught.value, "ocr")
         assert error.reason == "BUNDLE_NOT_FOUND"
-        assert "document@20261130.1" in str(error)
+        assert "document@20261203.1" in str(error)
 
 
 async def test_pages_of_one_call_have_one_bundle(server) -> None:
@@ -360,7 +360,7 @@ async def test_scheduling_changes_on_sighup_and_nonsense_changes_nothing(tmp_pat
     [
         (["--max-batch", "0"], "max_batch (--max-batch)"),
         (["--models-folder", "/nowhere"], "set models_folder"),
-        (["--bundle", "document@20200101.1"], "there is document@20261130.1"),
+        (["--bundle", "document@20200101.1"], "there is document@20261203.1"),
     ],
 )
 async def test_a_service_that_cannot_start_says_why_and_exits_with_2(tmp_path, flags, message) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from affidavit.audit.v1 import audit_pb2
 from affidavit.libs.errors import from_rpc_error
+from affidavit.services.audit.head import SLOT_BYTES, HeadFile
 from tests.contract.audit_process import AuditProcess, append, append_one, head, item
 
 COUNT = 300
@@ -204,9 +205,28 @@ def test_a_head_that_is_no_checkpoint_is_refused(home, content: bytes) -> None:
     assert "is not this log's" in refuses(home)
 
 
-def test_a_head_with_a_flipped_bit_is_refused(home) -> None:
+async def test_a_head_with_one_slot_torn_is_read_from_the_other(home) -> None:
     flip(checkpoint(home), 60)
-    refuses(home)
+    assert await starts(home) == COUNT
+    flip(checkpoint(home), SLOT_BYTES + 60)
+    assert await starts(home) == COUNT
+
+
+def test_a_head_without_a_whole_slot_is_refused(home) -> None:
+    for slot in (0, SLOT_BYTES):
+        flip(checkpoint(home), slot + 60)
+    assert "has no whole slot" in refuses(home)
+
+
+def test_a_head_cut_short_is_refused(home) -> None:
+    cut(checkpoint(home), 40)
+    assert "has no whole slot" in refuses(home)
+
+
+async def test_a_store_shorter_than_the_other_slot_is_named_also_when_one_is_torn(home) -> None:
+    flip(checkpoint(home), 60)
+    wal(home).unlink()
+    assert f"records {COUNT // 2} to " in refuses(home)
 
 
 def test_a_missing_key_is_refused_and_no_other_is_made(home) -> None:
@@ -235,7 +255,9 @@ async def test_a_torn_tail_after_the_last_acknowledged_record_starts(home, tail:
 async def test_records_that_the_head_does_not_cover_yet_are_kept_and_signed(home) -> None:
     shutil.copy(checkpoint(home.with_name("half")), checkpoint(home))
     assert await starts(home) == COUNT
-    assert checkpoint(home).read_text().splitlines()[1] == str(COUNT)
+    note = HeadFile(checkpoint(home).parent).read()
+    assert note is not None
+    assert note.decode().splitlines()[1] == str(COUNT)
 
 
 async def test_a_half_written_unacknowledged_record_is_dropped_and_its_key_is_free(home) -> None:

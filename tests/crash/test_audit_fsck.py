@@ -74,7 +74,7 @@ def place(index: int) -> bytes:
 def change(home: Path, family: str, key: bytes, value: bytes | None) -> None:
     """Put or delete behind the service's back, as an operator with a RocksDB tool could."""
     store = Store(home / "audit" / "store")
-    part = store._families[family]
+    part = store._database._families[family]
     if value is None:
         part.delete(key)
     else:
@@ -181,7 +181,7 @@ def test_a_record_after_the_last_one_is_named(home) -> None:
 
 def test_a_store_whose_size_was_set_back_is_named(home) -> None:
     store = Store(home / "audit" / "store")
-    store._db[b"tree"] = place(500) + merkle.root(500, store.node)
+    store._database._whole[b"tree"] = place(500) + merkle.root(500, store.node)
     store.close()
     found = findings(home)
     assert f"store: it ends after 500 records: records 500 to {COUNT - 1} missing" in found

@@ -12,6 +12,7 @@ from affidavit.audit.v1 import audit_pb2
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
+from affidavit.services.audit.head import HeadFile
 from tests.contract.audit_process import AuditProcess, append, head, item
 
 CALLERS = 8
@@ -87,7 +88,8 @@ async def kill_repeatedly(home: Path, lives: int) -> None:
     for life in range(lives):
         await load_and_kill(home, life, acknowledged, sent, random.uniform(0, 0.1))
         key = AuditProcess.key_of(home)
-        note = (home / "audit" / "head" / "checkpoint").read_bytes()
+        note = HeadFile(home / "audit" / "head").read()
+        assert note is not None
         origin = note.decode().splitlines()[0]
         heads.append(open_checkpoint(note, [Verifier(origin, key)]))
         newest = max(receipt.inclusion_proof.tree_size for receipt in acknowledged.values())

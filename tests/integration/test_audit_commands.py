@@ -1,6 +1,7 @@
 """The audit commands as people use them, on a running stack: read, prove, count, pack, export, replay."""
 
 import json
+import signal
 import subprocess
 import sys
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from affidavit.libs.evidence.receipt import read_receipt
-from tests.integration.conftest import LETTER, Stack
+from tests.integration.conftest import AFFIDAVIT, LETTER, Stack
 
 
 @dataclass(frozen=True)
@@ -166,3 +167,32 @@ def test_a_replay_that_draws_pages_otherwise_names_the_first_difference(stack, a
     assert said[1].startswith("  page 3, ")
     assert "recorded" in said[1]
     assert "replayed" in said[1]
+
+
+def test_an_encrypted_document_replays_with_its_password_and_not_without(stack, shared_data, tmp_path) -> None:
+    encrypted, result = shared_data / "ocr" / "pdfs" / "pdfminer_rc4-128.pdf", tmp_path / "o.json"
+    receipt = tmp_path / "o.receipt.json"
+    files = [str(encrypted), "-o", str(result), "--receipt", str(receipt)]
+    read = stack.run("ocr", *files, "--pages", "1", "--password", "foo")
+    assert read.returncode == 0, read.stderr
+    leaf = read_receipt(receipt).leaf
+    assert b"foo" not in leaf
+    arguments = ["audit", "replay", str(int(json.loads(leaf)["index"])), "--input", str(encrypted)]
+    run = stack.run(*arguments, "--password", "foo", "--result", str(result), "--json")
+    assert (run.returncode, json.loads(run.stdout)["verdict"]) == (0, "bitwise the same"), run.stderr
+    refused(stack.run(*arguments, "--result", str(result)), 1, "PASSWORD_REQUIRED")
+
+
+def test_tail_shows_the_last_records_and_each_new_one_until_interrupted(stack, answered, tmp_path) -> None:
+    before = records(stack)
+    process = subprocess.Popen(
+        [*AFFIDAVIT, "audit", "tail", "-n", "2", "--json"], env=stack.environment, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    shown = [json.loads(process.stdout.readline()) for _ in range(2)]
+    assert shown == before[-2:]
+    assert stack.run("ocr", str(LETTER), "--pages", "2", "-o", str(tmp_path / "o.json")).returncode == 0
+    new = [json.loads(process.stdout.readline()) for _ in range(3)]
+    assert new == records(stack)[len(before) :]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130

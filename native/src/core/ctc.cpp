@@ -56,15 +56,26 @@ AFFIDAVIT_CLONES int argmax(const float* values, int count) {
   return at;
 }
 
-CtcPath ctc_greedy(const float* probabilities, int steps, int classes, std::ptrdiff_t step_stride, int blank) {
+CtcPath ctc_greedy(const float* probabilities, int steps, int classes, std::ptrdiff_t step_stride, int blank,
+                   DoubtedSpace space) {
   CtcPath path;
   int previous = blank;
+  int space_step = -1;  // since the last character, where a space is most probable among the steps without one
+  float space_probability = 0.0F;
   for (int step = 0; step < steps; ++step) {
     const float* row = probabilities + step * step_stride;
     const int index = argmax(row, classes);
     if (index < 0) throw std::invalid_argument("time step " + std::to_string(step) + " has no probability, only NaN");
     if (index != blank) {
       if (index != previous) {
+        const bool beside_space = path.indices.empty() || index == space.index || path.indices.back() == space.index;
+        if (space_step >= 0 && space_probability >= space.least && !beside_space) {
+          path.indices.push_back(space.index);
+          path.positions.push_back(space_step);
+          path.confidence.push_back(space_probability);
+        }
+        space_step = -1;
+        space_probability = 0.0F;
         path.indices.push_back(index);
         path.positions.push_back(step);
         path.confidence.push_back(row[index]);
@@ -72,6 +83,9 @@ CtcPath ctc_greedy(const float* probabilities, int steps, int classes, std::ptrd
         path.positions.back() = step;
         path.confidence.back() = row[index];
       }
+    } else if (space.index >= 0 && row[space.index] > space_probability) {
+      space_step = step;
+      space_probability = row[space.index];
     }
     previous = index;
   }

@@ -14,9 +14,17 @@ struct CtcPath {
   std::vector<float> confidence;        // its probability there
 };
 
+// A space that is doubted: between two characters without one, it is read where its probability reaches `least`, though
+// "no character" is more probable.
+struct DoubtedSpace {
+  int index = -1;  // its class, -1 for none
+  float least = 1.0F;
+};
+
 // Decodes `steps` rows of `classes` probabilities, rows `step_stride` floats apart.
 // Throws std::invalid_argument when a row has no value above minus infinity (an engine that answers NaN).
-CtcPath ctc_greedy(const float* probabilities, int steps, int classes, std::ptrdiff_t step_stride, int blank);
+CtcPath ctc_greedy(const float* probabilities, int steps, int classes, std::ptrdiff_t step_stride, int blank,
+                   DoubtedSpace space = {});
 
 // Index of the greatest of `count` floats, the first of equals; NaN never wins. -1 when nothing wins.
 int argmax(const float* values, int count);

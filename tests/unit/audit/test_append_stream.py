@@ -26,20 +26,29 @@ async def appender(tmp_path) -> AsyncIterator[Appender]:
     log.close()
 
 
-def message(number: int) -> audit_pb2.AppendRecordsRequest:
-    return audit_pb2.AppendRecordsRequest(items=[item(f"r-{number}", sequence=number)])
+def serialised(*items: audit_pb2.AppendItem) -> bytes:
+    return audit_pb2.AppendRecordsRequest(items=items).SerializeToString()
+
+
+def message(number: int) -> bytes:
+    return serialised(item(f"r-{number}", sequence=number))
+
+
+async def parsed(responses: AsyncIterator[bytes]) -> AsyncIterator[audit_pb2.AppendRecordsResponse]:
+    async for response in responses:
+        yield audit_pb2.AppendRecordsResponse.FromString(response)
 
 
 async def test_a_client_that_reads_no_answers_is_read_no_further(appender, monkeypatch) -> None:
     monkeypatch.setattr(append_stream, "MAX_UNDER_WAY", 32)
     taken: list[int] = []
 
-    async def requests() -> AsyncIterator[audit_pb2.AppendRecordsRequest]:
+    async def requests() -> AsyncIterator[bytes]:
         for number in range(500):
             taken.append(number)
             yield message(number)
 
-    responses = AppendStream(appender, asyncio.Event()).responses(requests())
+    responses = parsed(AppendStream(appender, asyncio.Event()).responses(requests()))
     async with asyncio.timeout(DEADLINE_S):
         first = await anext(responses)  # and then no more is asked for
         while len(taken) < 33:  # the 33rd is read and waits for room
@@ -54,12 +63,12 @@ async def test_a_client_that_reads_no_answers_is_read_no_further(appender, monke
 
 
 async def test_a_full_queue_makes_streams_wait_and_refuses_nothing(appender) -> None:
-    async def requests(stream: int) -> AsyncIterator[audit_pb2.AppendRecordsRequest]:
+    async def requests(stream: int) -> AsyncIterator[bytes]:
         items = [item(f"{stream}-{n}", sequence=n) for n in range(100)]
-        yield audit_pb2.AppendRecordsRequest(items=items)
+        yield serialised(*items)
 
     async def answers(stream: int) -> list[audit_pb2.AppendResult]:
-        responses = AppendStream(appender, asyncio.Event()).responses(requests(stream))
+        responses = parsed(AppendStream(appender, asyncio.Event()).responses(requests(stream)))
         return [r async for x in responses for r in x.results]
 
     async with asyncio.timeout(DEADLINE_S):
@@ -72,12 +81,12 @@ async def test_draining_answers_what_was_taken_and_then_says_so(appender) -> Non
     draining = asyncio.Event()
     never = asyncio.Event()
 
-    async def requests() -> AsyncIterator[audit_pb2.AppendRecordsRequest]:
+    async def requests() -> AsyncIterator[bytes]:
         yield message(0)
         draining.set()
         await never.wait()
 
-    responses = AppendStream(appender, draining).responses(requests())
+    responses = parsed(AppendStream(appender, draining).responses(requests()))
     async with asyncio.timeout(DEADLINE_S):
         first = await anext(responses)
         assert [r.sequence for r in first.results] == [0]
@@ -89,12 +98,10 @@ async def test_draining_answers_what_was_taken_and_then_says_so(appender) -> Non
 async def test_large_answers_are_split_over_messages(appender) -> None:
     options = b'{"note":"' + b"x" * 30_000 + b'"}'
 
-    async def requests() -> AsyncIterator[audit_pb2.AppendRecordsRequest]:
-        yield audit_pb2.AppendRecordsRequest(
-            items=[item(f"r-{n}", sequence=n, options_json=options) for n in range(100)]
-        )
+    async def requests() -> AsyncIterator[bytes]:
+        yield serialised(*(item(f"r-{n}", sequence=n, options_json=options) for n in range(100)))
 
     async with asyncio.timeout(DEADLINE_S):
-        responses = [r async for r in AppendStream(appender, asyncio.Event()).responses(requests())]
+        responses = [r async for r in parsed(AppendStream(appender, asyncio.Event()).responses(requests()))]
     assert sorted(r.sequence for x in responses for r in x.results) == list(range(100))
     assert max(r.ByteSize() for r in responses) < append_stream.MAX_RESPONSE_BYTES + 70_000

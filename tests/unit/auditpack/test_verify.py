@@ -32,7 +32,7 @@ LOG = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 MODELS = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 SALT = bytes(range(50, 82))
 RESULT, INPUT = b'{"pages":[]}', b"%PDF-1.7 and so on"
-BUNDLE = "document@20261130.1"
+BUNDLE = "document@20261203.1"
 GPU = "GPU-3f1b"
 CASES = [
     json.loads(line)

@@ -11,7 +11,8 @@ from affidavit.libs.errors import AffidavitError
 from affidavit.libs.models import ModelFolder, default_models_folder, load_weights
 from affidavit.services.ocr.rules import OcrRules
 
-VERSION = "20261130.1"
+VERSION = "20261130.1"  # of the models
+BUNDLE_VERSION = "20261203.1"
 
 
 @pytest.fixture
@@ -35,17 +36,17 @@ def own_weights(models: Path, data: bytes) -> None:
     (card.parent / "rec.onnx").write_bytes(data)
 
 
-@pytest.mark.parametrize("selector", ["", "promoted", f"document@{VERSION}"])
+@pytest.mark.parametrize("selector", ["", "promoted", f"document@{BUNDLE_VERSION}"])
 def test_a_selector_finds_the_repositorys_bundle(selector: str) -> None:
     bundle = ModelFolder(default_models_folder()).bundle("document", selector)
-    assert bundle.reference == f"document@{VERSION}"
+    assert bundle.reference == f"document@{BUNDLE_VERSION}"
     assert set(bundle.members) == {"detection", "recognition"}
     assert bundle.rules(OcrRules).min_confidence == 0.3
 
 
 @pytest.mark.parametrize("selector", ["document@20200101.1", "canary", "risk@20261130.1", "@", "document@../x"])
 def test_an_unknown_bundle_is_answered_with_what_there_is(selector: str) -> None:
-    with pytest.raises(AffidavitError, match=rf"document@{VERSION}, promoted") as caught:
+    with pytest.raises(AffidavitError, match=rf"document@{BUNDLE_VERSION}, promoted") as caught:
         ModelFolder(default_models_folder()).bundle("document", selector)
     assert caught.value.reason == "BUNDLE_NOT_FOUND"
 
@@ -88,7 +89,8 @@ def test_a_changed_card_has_another_model_hash_and_a_changed_bundle_another_bund
     ],
 )
 def test_a_card_that_does_not_fit_is_refused_with_file_and_field(models: Path, file, old, new, field) -> None:
-    card = models / file / VERSION / ("bundle.yaml" if file.startswith("bundles") else "model.yaml")
+    bundle = file.startswith("bundles")
+    card = models / file / (BUNDLE_VERSION if bundle else VERSION) / ("bundle.yaml" if bundle else "model.yaml")
     replace(card, old, new)
     with pytest.raises(AffidavitError) as caught:
         ModelFolder(models).bundle("document")
@@ -98,7 +100,7 @@ def test_a_card_that_does_not_fit_is_refused_with_file_and_field(models: Path, f
 
 
 def test_rules_that_the_pipeline_does_not_know_are_refused_with_file_and_field(models: Path) -> None:
-    file = models / "bundles" / "document" / VERSION / "bundle.yaml"
+    file = models / "bundles" / "document" / BUNDLE_VERSION / "bundle.yaml"
     replace(file, "min_confidence: 0.3", "min_confidence: 0.3\n  max_confidence: 1")
     with pytest.raises(AffidavitError, match=r"bundle.yaml: rules: max_confidence"):
         ModelFolder(models).bundle("document").rules(OcrRules)

@@ -103,3 +103,39 @@ def test_another_shape_or_type_is_refused_with_what_was_expected(probs: np.ndarr
 def test_a_blank_that_is_no_class_is_refused(blank: int) -> None:
     with pytest.raises(ValueError, match="blank"):
         _native.ctc_greedy(np.zeros((3, 4), np.float32), blank)
+
+
+SPACE = 2
+# Steps: character 1, then the doubted one (class 0 is "no character"), then character 3.
+doubted = np.array([[0, 1, 0, 0], [0.7, 0, 0.3, 0], [0.9, 0, 0.1, 0], [0, 0, 0, 1]], np.float32)
+
+
+@pytest.mark.parametrize(("least", "read_as"), [(0.2, [1, SPACE, 3]), (0.3, [1, SPACE, 3]), (0.31, [1, 3])])
+def test_a_doubted_space_between_two_characters_is_read_from_its_least_probability_on(least, read_as) -> None:
+    path = _native.ctc_greedy(doubted, space=SPACE, least_space=least)[0]
+    assert path.indices.tolist() == read_as
+    if SPACE in read_as:
+        assert read(path)[1] == (SPACE, 1, np.float32(0.3))
+
+
+def test_no_space_is_doubted_unless_asked_for() -> None:
+    assert read(_native.ctc_greedy(doubted)[0]) == [(1, 0, 1.0), (3, 3, 1.0)]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [[0.7, 0, 0.3, 0], [0, 1, 0, 0]],  # before the first character
+        [[0, 1, 0, 0], [0.7, 0, 0.3, 0]],  # after the last
+        [[0, 1, 0, 0], [0.7, 0, 0.3, 0], [0, 0, 1, 0], [0.7, 0, 0.3, 0], [0, 0, 0, 1]],  # beside a sure one
+    ],
+)
+def test_a_space_is_doubted_only_between_characters_without_one(steps) -> None:
+    probs = np.array(steps, np.float32)
+    assert read(_native.ctc_greedy(probs, space=SPACE, least_space=0.2)[0]) == slow_reading(probs, 0)
+
+
+@pytest.mark.parametrize(("space", "least"), [(4, 0.5), (-2, 0.5), (2, 0.0), (2, 1.5), (2, float("nan"))])
+def test_a_space_out_of_range_is_refused(space, least) -> None:
+    with pytest.raises(ValueError, match="space"):
+        _native.ctc_greedy(doubted, space=space, least_space=least)

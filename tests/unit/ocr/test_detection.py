@@ -60,11 +60,12 @@ def test_an_empty_map_has_no_lines(rules) -> None:
     ("page", "tensor"),
     [
         ((3300, 2550), (960, 768)),  # a letter at 300 dpi
-        ((640, 480), (640, 512)),  # a small page is not enlarged
+        ((640, 480), (960, 704)),  # a small page is enlarged
+        ((430, 323), (832, 640)),  # ... but not further than allowed
         ((54, 1167), (64, 1152)),  # a single line is not shrunk away
         ((1, 65535), (64, 3840)),  # the longest page is still bounded
         ((20, 20), (64, 64)),
     ],
 )
 def test_a_page_becomes_a_tensor_of_few_sizes(page, tensor) -> None:
-    assert tensor_size(*page, 960) == tensor
+    assert tensor_size(*page, 960, 2.0) == tensor
