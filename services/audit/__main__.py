@@ -1,6 +1,7 @@
 """`python -m affidavit.services.audit`: the evidence log's process.
 
-Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk refuses, 4 the log is damaged.
+Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk refuses, 4 the log is damaged or
+was taken over by another server.
 """
 
 import asyncio
@@ -46,6 +47,7 @@ async def serve(
     servicer.serve(host.server)
     tasks: list[asyncio.Task[None]] = []
     if cosigning is not None:
+        await cosigning.first()  # before anything is appended: a witness may know that another server took over
         tasks.append(asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning"))
     if timestamping is not None:
         tasks.append(asyncio.create_task(timestamping.run(settings.timestamp_interval_s), name="timestamping"))
@@ -82,7 +84,7 @@ def main() -> int:
         stamps = authority(settings.timestamp_authority, settings.timestamp_roots, side)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
-        return 4 if error.reason == "LOG_DAMAGED" else 3
+        return 4 if error.reason in ("LOG_DAMAGED", "LOG_FENCED") else 3
     except TimestampError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -59,6 +59,7 @@ class EvidenceLog:
         self._folders = folders
         self._lock = LogLock(folders.lock)
         self._failure: AffidavitError | None = None
+        self._fenced: AffidavitError | None = None
         try:
             self._take(open_log(folders))
         except BaseException:
@@ -69,6 +70,13 @@ class EvidenceLog:
     def head(self) -> SignedHead:
         """The newest signed head; everything acknowledged is under it."""
         return self._head
+
+    def fence(self, why: str) -> None:
+        """Append nothing any more, in this process: another server has taken the log over. For any thread."""
+        if self._fenced is None:
+            self._fenced = AffidavitError("LOG_FENCED", why)
+            metrics.failures.labels("LOG_FENCED").inc()
+            _log.error("appending_stopped", reason="LOG_FENCED", message=why)
 
     @property
     def failure(self) -> AffidavitError | None:
@@ -246,7 +254,7 @@ class EvidenceLog:
 
     def _commit(self, grown: Grown) -> None:
         tree = grown.tree
-        head = SignedHead.sign(TreeHead(self._head.tree.origin, tree.size, tree.root), self._open.key)
+        head = SignedHead.sign(replace(self._head.tree, size=tree.size, root=tree.root), self._open.key)
         try:
             self._open.store.commit(grown.records, grown.nodes, tree)
             self._open.head_file.write(head)
@@ -265,6 +273,8 @@ class EvidenceLog:
         return Proven(place.index, new.leaf, new.side.salt, self._head, grown.prove(place.index), place.repeated)
 
     def _refuse_after_failure(self) -> None:
+        if self._fenced:
+            raise AffidavitError(self._fenced.reason, self._fenced.message)
         if self._failure:
             raise AffidavitError(self._failure.reason, self._failure.message)
 
