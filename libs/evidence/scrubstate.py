@@ -24,7 +24,7 @@ class ScrubFinding(NamedTuple):
     part: str  # leaf, hash or store
     what: str
     restore: str
-    index: int  # the record at which it was met; -1 for the tree as a whole
+    record: int  # the record at which it was met; -1 for the tree as a whole
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,11 @@ class ScrubState:
     @property
     def known(self) -> tuple[ScrubFinding, ...]:
         """What is known to be damaged: this pass's findings, and the last one's that it has not come to yet."""
-        mine = {finding.index for finding in self.findings}
-        return (*self.findings, *(f for f in self.last_findings if f.index not in mine and not 0 <= f.index < self.next))
+        mine = {finding.record for finding in self.findings}
+        return (
+            *self.findings,
+            *(f for f in self.last_findings if f.record not in mine and not 0 <= f.record < self.next),
+        )
 
     @property
     def count(self) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.keys import public_pem
-from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
+from affidavit.libs.evidence.note import Verifier, open_checkpoint
 from affidavit.libs.telemetry import get_logger
 from affidavit.services.audit import metrics
 from affidavit.services.audit.database import MEMTABLE_BYTES

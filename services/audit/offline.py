@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from affidavit.services.audit.cosigning import WitnessAt
 from affidavit.services.audit.opening import LogFolders
 
 Progress = Callable[[str, int, int], None]  # what is read, records done, records in all
@@ -15,6 +16,7 @@ class Here:
 
     folders: LogFolders
     tiles: Path
+    witnesses: tuple[WitnessAt, ...] = ()
 
 
 Work = Callable[[Here, Progress], int]
@@ -24,3 +26,16 @@ Run = Callable[[Sequence[str], Work], int]
 
 def silent(what: str, done: int, total: int) -> None:
     """No progress."""
+
+
+def taken(argv: Sequence[str], *names: str) -> tuple[list[str], list[str]]:
+    """The values of a command's own options (empty without, joined by spaces when given again), and the other arguments."""
+    values: dict[str, list[str]] = {name: [] for name in names}
+    rest: list[str] = []
+    arguments = iter(argv)
+    for argument in arguments:
+        if argument in values:
+            values[argument].append(next(arguments, ""))
+        else:
+            rest.append(argument)
+    return [" ".join(values[name]) for name in names], rest

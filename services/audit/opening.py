@@ -123,7 +123,9 @@ def open_log(folders: LogFolders) -> OpenLog:
 def refuse_standby(folders: LogFolders) -> None:
     """Raises AffidavitError (LOG_FENCED) where a standby lives: two servers of one log would fork it."""
     if folders.standby.exists():
-        message = f"{folders.store.parent} is a standby's: affidavit audit promote makes it the log, and nothing else may"
+        message = (
+            f"{folders.store.parent} is a standby's: affidavit audit promote makes it the log, and nothing else may"
+        )
         raise AffidavitError("LOG_FENCED", message)
 
 

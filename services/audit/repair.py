@@ -27,7 +27,7 @@ from affidavit.services.audit.head import HeadFile, SignedHead
 from affidavit.services.audit.offline import Here, Progress, Run
 from affidavit.services.audit.store import Store, StoredTree, create_store, record_key
 
-_STEP = "\x01{index}"
+STEP = "\x01{index}"
 
 
 def repair(here: Here, progress: Progress) -> TreeHead:
@@ -104,7 +104,7 @@ def _keyed(leaves: Iterator[tuple[bytes, bytes]], copy: Store) -> Iterator[tuple
                 record = parse_leaf(leaf)
             except ValueError as error:
                 raise TileError(f"record {int.from_bytes(place, 'big')} cannot be read: {error}") from None
-            keys.append((record_key(record.tenant, record.request_id, _STEP.format(index=record.index)), place))
+            keys.append((record_key(record.tenant, record.request_id, STEP.format(index=record.index)), place))
         copy.put("key", keys)
         yield from batch
 

@@ -118,7 +118,7 @@ class Scrub:
             self._find("store", error.message, index)
 
     def _check_tile(self, number: int) -> None:
-        if any(number == found.index // TILE_WIDTH for found in self.state.findings):
+        if any(number == found.record // TILE_WIDTH for found in self.state.findings):
             return  # the tile may be the good copy
         self._tiles.full(number)
 

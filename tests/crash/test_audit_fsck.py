@@ -15,8 +15,8 @@ import pytest
 from affidavit.libs.evidence import merkle
 from affidavit.services.audit.fsck import Report, check_log, stopped
 from affidavit.services.audit.opening import LogFolders
-from affidavit.services.audit.storecheck import BACKUP
 from affidavit.services.audit.store import Store
+from affidavit.services.audit.storecheck import BACKUP
 from tests.contract.audit_process import AuditProcess, append, item
 
 COUNT = 600  # two full tiles and a partial one

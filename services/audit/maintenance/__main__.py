@@ -1,4 +1,4 @@
-"""`python -m affidavit.services.audit.maintenance fsck|backup|restore|repair …`: work on a log without its service.
+"""`python -m affidavit.services.audit.maintenance NAME …`: work on a log without its service (the names are below).
 
 Settings are those of the audit service. Exit codes: 0 fine, 2 bad settings or wrong use, 3 the log is in use or its disk
 refuses, 4 the log is damaged.
@@ -8,13 +8,22 @@ import sys
 from collections.abc import Sequence
 
 from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.settings import SettingsError, load
-from affidavit.services.audit import backup, fsck, repair, restore
+from affidavit.services.audit import backup, fsck, promote, repair, restore, standby
+from affidavit.services.audit.cosigning import WitnessAt
 from affidavit.services.audit.offline import Here, Work, silent
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.settings import AuditSettings
 
-COMMANDS = {"backup": backup.main, "fsck": fsck.main, "repair": repair.main, "restore": restore.main}
+COMMANDS = {
+    "backup": backup.main,
+    "fsck": fsck.main,
+    "promote": promote.main,
+    "repair": repair.main,
+    "restore": restore.main,
+    "standby": standby.main,
+}
 
 
 def run(argv: Sequence[str], work: Work) -> int:
@@ -22,15 +31,16 @@ def run(argv: Sequence[str], work: Work) -> int:
     use or its disk refuses, 4 the log is damaged."""
     try:
         settings = load(AuditSettings, "audit", argv).values
-    except SettingsError as error:
+        witnesses = tuple(WitnessAt.parse(text) for text in settings.witnesses.split())
+    except (SettingsError, NoteError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    here = Here(LogFolders.below(settings.home_path, settings.head_path), settings.tiles_path)
+    here = Here(LogFolders.below(settings.home_path, settings.head_path), settings.tiles_path, witnesses)
     try:
         return work(here, _progress if sys.stderr.isatty() else silent)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
-        return 4 if error.reason == "LOG_DAMAGED" else 3
+        return 4 if error.reason in ("LOG_DAMAGED", "LOG_FENCED") else 3
     except OSError as error:
         sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
         return 3
