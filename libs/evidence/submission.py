@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from affidavit.libs.evidence.merkle import HASH_BYTES
 from affidavit.libs.evidence.note import NoteError, decode_base64
 
+FENCED = "fenced: "  # begins a witness's 422 when it has cosigned a higher epoch of the log
 MAX_PROOF_LINES = 63
 SIZE_TYPE = "text/x.tlog.size"  # content type of the answer that names the witness's own size
 

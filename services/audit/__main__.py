@@ -1,6 +1,7 @@
 """`python -m affidavit.services.audit`: the evidence log's process.
 
-Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk refuses, 4 the log is damaged.
+Exit codes: 0 stopped as asked, 2 bad settings, 3 the log is in use or its disk refuses, 4 the log is damaged or
+was taken over by another server.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence import scrubstate
 from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.evidence.timestamps import FOLDER, TimestampError
 from affidavit.libs.models import default_models_folder
@@ -28,8 +30,10 @@ from affidavit.services.audit.cosigning import Cosigning, WitnessAt
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.publishing import Published, Publisher
+from affidavit.services.audit.scrub import Scrub
 from affidavit.services.audit.servicer import AuditServicer
 from affidavit.services.audit.settings import AuditSettings
+from affidavit.services.audit.tilescrub import TileScrub
 from affidavit.services.audit.timestamping import Timestamping, authority
 from affidavit.services.audit.watch import HeadWatch
 
@@ -56,9 +60,14 @@ async def serve(
     interval_s = settings.archive_interval_s if settings.archive else None
     tasks = [asyncio.create_task(archiving.run(interval_s), name="archiving")]
     if cosigning is not None:
+        await cosigning.first()  # before anything is appended: a witness may know that another server took over
         tasks.append(asyncio.create_task(cosigning.run(settings.witness_interval_s), name="cosigning"))
     if timestamping is not None:
         tasks.append(asyncio.create_task(timestamping.run(settings.timestamp_interval_s), name="timestamping"))
+    if settings.scrub_records_per_s:
+        scrub = Scrub(log, TileScrub(log, published), settings.home_path / "audit" / scrubstate.FILE)
+        passes = scrub.run(settings.scrub_records_per_s, settings.scrub_interval_s, lambda: appender.busy)
+        tasks.append(asyncio.create_task(passes, name="scrub"))
 
     async def close() -> None:
         for task in tasks:  # they read the log
@@ -120,7 +129,7 @@ def main() -> int:
         stamps = authority(settings.timestamp_authority, settings.timestamp_roots, side)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
-        return 4 if error.reason == "LOG_DAMAGED" else 3
+        return 4 if error.reason in ("LOG_DAMAGED", "LOG_FENCED") else 3
     except (TimestampError, SettingsError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -72,6 +72,11 @@ class Appender:
         self._fetching: set[asyncio.Task[None]] = set()  # answers from the archive; each stream bounds its own
         self._task = asyncio.create_task(self._run(), name="appender")
 
+    @property
+    def busy(self) -> bool:
+        """Whether records wait for the writer."""
+        return not self._queue.empty()
+
     async def put(self, entries: Sequence[Entry], sink: Sink) -> None:
         """Queue entries, waiting for room; `sink` gets their answers, in one delivery or several, in order.
 

@@ -16,7 +16,7 @@ from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.cosignature import Cosigned, WitnessKey, cosignatures
 from affidavit.libs.evidence.durablefile import make_folder, replace_file
 from affidavit.libs.evidence.note import NoteError, split_note
-from affidavit.libs.evidence.submission import Submission
+from affidavit.libs.evidence.submission import FENCED, Submission
 from affidavit.libs.telemetry import get_logger
 from affidavit.services.audit import metrics
 from affidavit.services.audit.head import SignedHead
@@ -24,6 +24,7 @@ from affidavit.services.audit.log import EvidenceLog
 
 NAME = "cosigned"
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
+_FIRST_TIMEOUT = aiohttp.ClientTimeout(total=3)
 _MAX_ANSWER_BYTES = 65_536
 _log = get_logger("cosigning")
 
@@ -68,6 +69,11 @@ class Cosigning:
             while True:
                 await self.once(session)
                 await asyncio.sleep(every_s)
+
+    async def first(self) -> None:
+        """Submit the newest head once, without waiting long for witnesses that do not answer."""
+        async with aiohttp.ClientSession(timeout=_FIRST_TIMEOUT) as session:
+            await self.once(session)
 
     async def once(self, session: aiohttp.ClientSession) -> tuple[Cosigned, ...]:
         """Have the newest head cosigned; it is kept when the quorum did. The cosignatures that came."""
@@ -121,6 +127,9 @@ class Cosigning:
                 self._sizes[witness.url] = size
                 return found[0]
             words = answer.decode(errors="replace").strip()
+            if status == 422 and words.startswith(FENCED):
+                self._log.fence(f"witness {witness.key.name} says {words}: a standby has taken this log over")
+                raise WitnessRefused(words, inconsistent=True)
             if status == 422:
                 raise WitnessRefused(f"this log does not continue what it cosigned: {words}", inconsistent=True)
             if status != 409:

@@ -58,8 +58,15 @@ class Report:
         else:
             lines.append(f"{name}: {len(self.findings)} findings; nothing was changed")
             if self.whole_in_tiles:
-                lines.append(f"the tiles have records 0 to {self.whole_in_tiles - 1} whole")
+                lines.append(f"the tiles have records 0 to {self.whole_in_tiles - 1} whole{self._repair()}")
         return "\n".join(lines)
+
+    def _repair(self) -> str:
+        if self.whole_in_tiles < self.size:
+            return f": not records {self.whole_in_tiles} to {self.size - 1}, so they do not repair this log"
+        return (
+            ": without a backup as new, move audit/store away and run affidavit audit repair (it has no salts and keys)"
+        )
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from pathlib import Path
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.keys import public_pem
-from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
+from affidavit.libs.evidence.note import Verifier, open_checkpoint
 from affidavit.libs.telemetry import get_logger
 from affidavit.services.audit import metrics
 from affidavit.services.audit.archive.elsewhere import Elsewhere, nowhere
@@ -73,6 +73,7 @@ class EvidenceLog:
         self._folders = folders
         self._lock = LogLock(folders.lock)
         self._failure: AffidavitError | None = None
+        self._fenced: AffidavitError | None = None
         try:
             self._take(open_log(folders))
         except BaseException:
@@ -83,6 +84,13 @@ class EvidenceLog:
     def head(self) -> SignedHead:
         """The newest signed head; everything acknowledged is under it."""
         return self._head
+
+    def fence(self, why: str) -> None:
+        """Append nothing any more, in this process: another server has taken the log over. For any thread."""
+        if self._fenced is None:
+            self._fenced = AffidavitError("LOG_FENCED", why)
+            metrics.failures.labels("LOG_FENCED").inc()
+            _log.error("appending_stopped", reason="LOG_FENCED", message=why)
 
     @property
     def keys_folder(self) -> Path:
@@ -296,7 +304,7 @@ class EvidenceLog:
 
     def _commit(self, grown: Grown) -> None:
         tree = grown.tree
-        head = SignedHead.sign(TreeHead(self._head.tree.origin, tree.size, tree.root), self._open.key)
+        head = SignedHead.sign(replace(self._head.tree, size=tree.size, root=tree.root), self._open.key)
         try:
             self._open.store.commit(grown.records, grown.nodes, tree)
             self._open.head_file.write(head)
@@ -332,6 +340,8 @@ class EvidenceLog:
             raise self._fail(error) from error
 
     def _refuse_after_failure(self) -> None:
+        if self._fenced:
+            raise AffidavitError(self._fenced.reason, self._fenced.message)
         if self._failure:
             raise AffidavitError(self._failure.reason, self._failure.message)
 

@@ -39,3 +39,11 @@ unarchived_time = Gauge(
     "When the oldest record was stamped that the last pass of archiving left out, POSIX; 0 for none",
 )
 archive_failures = Counter("affidavit_audit_archive_failures_total", "Archiving or releasing that failed", ["code"])
+scrubbed = Counter("affidavit_audit_scrubbed_records_total", "Records that the background scrub has checked")
+scrub_position = Gauge("affidavit_audit_scrub_position_leaves", "Records that the scrub's running pass has checked")
+scrub_pass_time = Gauge(
+    "affidavit_audit_scrub_pass_timestamp_seconds", "When the scrub last ended a whole pass, POSIX; 0 for never"
+)
+scrub_findings = Gauge("affidavit_audit_scrub_findings_count", "Damages of the store that the scrub knows of")
+scrub_damage = Counter("affidavit_audit_scrub_damage_total", "Damages of the store that the scrub met")
+scrub_tiles = Counter("affidavit_audit_scrub_tiles_total", "Published tiles that were changed or gone, written again")

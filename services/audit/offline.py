@@ -6,6 +6,7 @@ from pathlib import Path
 
 from affidavit.services.audit.archive.elsewhere import Elsewhere, from_archive
 from affidavit.services.audit.archive.objects import ObjectStore
+from affidavit.services.audit.cosigning import WitnessAt
 from affidavit.services.audit.opening import LogFolders
 
 Progress = Callable[[str, int, int], None]  # what is read, records done, records in all
@@ -18,6 +19,7 @@ class Here:
     folders: LogFolders
     tiles: Path
     archive: Callable[[], ObjectStore]
+    witnesses: tuple[WitnessAt, ...] = ()
 
     @property
     def elsewhere(self) -> Elsewhere:
@@ -32,3 +34,16 @@ Run = Callable[[Sequence[str], Work], int]
 
 def silent(what: str, done: int, total: int) -> None:
     """No progress."""
+
+
+def taken(argv: Sequence[str], *names: str) -> tuple[list[str], list[str]]:
+    """The values of a command's own options (empty without, joined by spaces when given again), and the other arguments."""
+    values: dict[str, list[str]] = {name: [] for name in names}
+    rest: list[str] = []
+    arguments = iter(argv)
+    for argument in arguments:
+        if argument in values:
+            values[argument].append(next(arguments, ""))
+        else:
+            rest.append(argument)
+    return [" ".join(values[name]) for name in names], rest

@@ -41,6 +41,11 @@ class LogFolders:
     lock: Path
     key: KeySource = field(default_factory=KeySource)
 
+    @property
+    def standby(self) -> Path:
+        """The file that marks a standby, from its first record until it is promoted."""
+        return self.store.parent / "standby"
+
     @classmethod
     def below(cls, home: Path, head: Path | None = None, key: KeySource | None = None) -> "LogFolders":
         audit = home / "audit"
@@ -87,6 +92,7 @@ def open_log(folders: LogFolders) -> OpenLog:
     Raises:
         AffidavitError: LOG_DAMAGED: the rule above refuses it. LOG_UNAVAILABLE or STORAGE_FULL: the disk does.
     """
+    refuse_standby(folders)
     make_folder(folders.head)
     head_file = HeadFile(folders.head)
     settle_rotation(folders.store, folders.head, folders.keys)
@@ -122,12 +128,21 @@ def open_log(folders: LogFolders) -> OpenLog:
     return OpenLog(store, head_file, key, newest, frontier, newest_time, unacknowledged)
 
 
+def refuse_standby(folders: LogFolders) -> None:
+    """Raises AffidavitError (LOG_FENCED) where a standby lives: two servers of one log would fork it."""
+    if folders.standby.exists():
+        message = (
+            f"{folders.store.parent} is a standby's: affidavit audit promote makes it the log, and nothing else may"
+        )
+        raise AffidavitError("LOG_FENCED", message)
+
+
 def _judge(look: Store, head: SignedHead | None, folders: LogFolders) -> tuple[TreeHead, datetime]:
     """The tree that the store has, and its newest record's time, if they are what the head signed; LOG_DAMAGED else."""
     if (version := look.format()) != FORMAT:
         raise AffidavitError("LOG_DAMAGED", f"the store {folders.store} has format {version!r}, not {FORMAT!r}")
     stored = look.tree()
-    tree = TreeHead(look.origin() or "", *stored)
+    tree = TreeHead(look.origin() or "", *stored, head.tree.extensions if head else ())
     if head is None and stored.size:
         message = f"the signed head in {folders.head} is missing, and the store has {stored.size} records"
         raise AffidavitError("LOG_DAMAGED", f"{message}; restore the head: without it no loss can be ruled out")

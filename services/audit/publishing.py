@@ -13,6 +13,7 @@ from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence.durablefile import make_folder, replace_file
+from affidavit.libs.evidence.epoch import epoch_of
 from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.libs.evidence.tilepaths import (
     CHECKPOINT,
@@ -51,6 +52,8 @@ class Published:
         if head.origin != log.head.tree.origin:
             message = f"{what} is of log {head.origin}; this log is {log.head.tree.origin}: give each its own folder"
             raise AffidavitError("LOG_DAMAGED", message)
+        if epoch_of(head) > epoch_of(log.head.tree):
+            raise AffidavitError("LOG_FENCED", f"{what} {_taken_over(head)}")
         if head.size > log.head.tree.size:
             message = (
                 f"{what} covers {head.size} records, the log has {log.head.tree.size}: an earlier copy was put in its "
@@ -61,6 +64,16 @@ class Published:
             message = f"{what} has another root for {head.size} records than the log: another past was put in its place"
             raise AffidavitError("LOG_DAMAGED", f"{message}; restore the log that was published")
 
+    @property
+    def folder(self) -> Path:
+        """Where the published log stands."""
+        return self._folder
+
+    @property
+    def size(self) -> int:
+        """Records that this process knows to be published whole."""
+        return self._size
+
     def publish(self, head: SignedHead) -> int:
         """Write what `head` covers and is not there yet; how many files were written.
 
@@ -68,6 +81,9 @@ class Published:
             AffidavitError: LOG_DAMAGED: the store lacks something. OSError: the disk refuses.
         """
         size, written = head.tree.size, 0
+        other = self._head()
+        if other is not None and epoch_of(other) > epoch_of(head.tree):
+            raise AffidavitError("LOG_FENCED", f"the checkpoint published in {self._folder} {_taken_over(other)}")
         for level in tile_levels(size):
             first = self._size >> TILE_HEIGHT * (level + 1)  # full ones before it are there
             widths = tile_widths(level, size)
@@ -103,12 +119,21 @@ class Published:
     def _head(self) -> TreeHead | None:
         path = self._folder / CHECKPOINT
         try:
-            return TreeHead.unverified(path.read_bytes())
+            head = TreeHead.unverified(path.read_bytes())
+            epoch_of(head)
+            return head
         except FileNotFoundError:
             return None
         except NoteError as error:
             message = f"{path} is no checkpoint: {error}; delete it, and the tiles are written again from the log"
             raise AffidavitError("LOG_DAMAGED", message) from None
+
+
+def _taken_over(head: TreeHead) -> str:
+    return (
+        f"is of epoch {epoch_of(head)}, {head.size} records: a standby has taken this log over; send its callers there, "
+        "and keep this copy until every receipt that it gave is found in the other"
+    )
 
 
 class Publisher:
@@ -148,6 +173,8 @@ class Publisher:
             await asyncio.to_thread(self._published.publish, head)
         except (AffidavitError, OSError) as error:  # the log goes on without it; the next pass tries again
             metrics.publish_failures.inc()
+            if isinstance(error, AffidavitError) and error.reason == "LOG_FENCED":
+                self._log.fence(error.message)
             _log.error("publishing_failed", records=head.tree.size, message=str(error))
             return
         self._newest = head

@@ -70,7 +70,7 @@ def _rotate(
     grown = group.grow()
     if isinstance(place, AffidavitError) or grown is None:
         raise RuntimeError(f"the rotation's record has no place: {place}")
-    head = TreeHead(origin, grown.tree.size, grown.tree.root)
+    head = TreeHead(origin, grown.tree.size, grown.tree.root, opened.head.tree.extensions)
     # The new key first: by hand, the first signature is the one that log.pub verifies.
     note = signed_also(sign_checkpoint(head, new), origin, old)
     pending = Pending(grown.records[0].leaf, note, new_private, keep_old)

@@ -42,6 +42,12 @@ class AuditSettings(RpcSettings):
     )
     timestamp_roots: str = Field("", description="PEM file of the authority's root certificates; needed with a URL")
     timestamp_interval_s: float = Field(3600.0, ge=0.1, le=86_400, description="seconds between two timestamps")
+    scrub_records_per_s: float = Field(
+        2000.0, ge=0, le=1_000_000, description="records that the background scrub reads a second, at most; 0 for none"
+    )
+    scrub_interval_s: float = Field(
+        86_400.0, ge=0, le=31_536_000, description="seconds between the end of a whole scrub and the next one"
+    )
 
     archive: str = Field(
         "", description="where records are archived: a folder, or s3://bucket/prefix; empty for none by schedule"

@@ -21,7 +21,10 @@ from affidavit.services.audit.archive.ledger import Ledger
 from affidavit.services.audit.offline import Progress
 from affidavit.services.audit.store import FORMAT, Store
 
-BACKUP = "restore audit/store from a backup"
+BACKUP = (
+    "stop the service, move audit/store away and restore a backup (affidavit audit restore FOLDER); where none is as new "
+    "as the published tiles, build the store again from them (affidavit audit repair)"
+)
 ARCHIVE = "see that the archive answers, and what affidavit audit archive verify says of it"
 _LISTED = 1000  # findings of one kind that are named one by one; the rest are counted
 _PROGRESS_RECORDS = 1000

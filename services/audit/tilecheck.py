@@ -24,9 +24,9 @@ from affidavit.libs.evidence.tiles import TileError, TileReader, bundle_bytes, f
 from affidavit.services.audit.archive.elsewhere import Elsewhere, leaf_reader, nowhere
 from affidavit.services.audit.offline import Progress
 from affidavit.services.audit.store import Store
-from affidavit.services.audit.storecheck import Finding
+from affidavit.services.audit.storecheck import BACKUP, Finding
 
-AGAIN = "delete it: the next start writes it again from the store"
+AGAIN = "the scrub of the running service writes it again from the store; or delete it: the next start does"
 
 
 class TileCheck:
@@ -123,5 +123,5 @@ def check_tiles(
         try:
             check.against(whole_store, head, elsewhere)
         except AffidavitError as error:
-            check.findings.append(Finding("store", error.message, "restore audit/store from a backup"))
+            check.findings.append(Finding("store", error.message, BACKUP))
     return check.findings, whole

@@ -16,6 +16,7 @@ from affidavit.libs.evidence import merkle
 from affidavit.services.audit.fsck import Report, check_log, stopped
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.store import Store
+from affidavit.services.audit.storecheck import BACKUP
 from tests.contract.audit_process import AuditProcess, append, item
 
 COUNT = 600  # two full tiles and a partial one
@@ -259,7 +260,7 @@ def test_the_command_says_what_is_wrong_where_and_how_to_restore_it(home) -> Non
     change(home, "leaf", place(7), None)
     done = run(home)
     assert done.returncode == 4
-    assert done.stdout.splitlines()[:2] == ["leaf: record 7: missing", "    restore audit/store from a backup"]
+    assert done.stdout.splitlines()[:2] == ["leaf: record 7: missing", f"    {BACKUP}"]
     assert json.loads(run(home, "--json").stdout)["findings"][0]["what"] == "record 7: missing"
 
 

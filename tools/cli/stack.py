@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import grpc
 import typer
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
+from affidavit.libs.evidence.scrubstate import FILE, ScrubState
 from affidavit.libs.rpc import connect
 from affidavit.libs.runtime import PORTS, DataFolder, runtime_folder
 from affidavit.tools.cli.exits import Exit, fail
@@ -57,15 +59,20 @@ def status(as_json: bool = typer.Option(False, "--json", help="one JSON object")
             print("no stack is running; start one with `affidavit up`")
         sys.exit(Exit.UNAVAILABLE)
     ready, records = asyncio.run(_inspect(stack))
+    scrub = ScrubState.load(Path(stack.home) / "audit" / FILE)
     if as_json:
         services = [
             {"name": s.name, "address": s.address, "pid": s.pid, "ready": r}
             for s, r in zip(stack.services, ready, strict=True)
         ]
-        print(json.dumps({"running": True, "home": stack.home, "records": records, "services": services}))
+        found = [finding.what for finding in scrub.known]
+        answer = {"running": True, "home": stack.home, "records": records, "services": services, "log_damage": found}
+        print(json.dumps(answer))
     else:
         _print_table(stack, ready)
         print(f"data {stack.home}; records in the log: {'?' if records is None else records}")
+        for finding in scrub.known:
+            print(f"LOG DAMAGED: {finding.what}; {finding.restore}")
     sys.exit(Exit.OK if all(ready) else Exit.UNAVAILABLE)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.durablefile import make_folder, replace_file
+from affidavit.libs.evidence.epoch import epoch_of
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint
 
 Prover = Callable[[int, int], Awaitable[Sequence[bytes]]]  # (first size, second size) to a consistency proof
@@ -44,6 +45,7 @@ class Monitor:
             head = open_checkpoint(note, self._keys)
             if head.origin != self._log.name:
                 raise NoteError(f"it is of log {head.origin}")
+            epoch_of(head)
         except NoteError as error:
             raise self._raised(note, f"the checkpoint is not {self._log.name}'s: {error}") from None
         if before is not None:
@@ -53,6 +55,8 @@ class Monitor:
         return head
 
     async def _compare(self, before: TreeHead, head: TreeHead, note: bytes, prove: Prover) -> None:
+        if epoch_of(head) < epoch_of(before):
+            raise self._raised(note, f"the log went back from epoch {epoch_of(before)} to {epoch_of(head)}")
         if head.size < before.size:
             lost = before.size - head.size
             raise self._raised(note, f"the log went back from {before.size} to {head.size} records: {lost} are gone")

@@ -16,9 +16,10 @@ from typing import NamedTuple
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.cosignature import WitnessKey, cosign
 from affidavit.libs.evidence.durablefile import make_folder, replace_file
+from affidavit.libs.evidence.epoch import epoch_of
 from affidavit.libs.evidence.keys import create_key, load_key
 from affidavit.libs.evidence.note import NoteError, TreeHead, Verifier, open_checkpoint, split_note
-from affidavit.libs.evidence.submission import Submission
+from affidavit.libs.evidence.submission import FENCED, Submission
 
 
 class Status(IntEnum):
@@ -99,6 +100,7 @@ class Witness:
             submission = Submission.parse(body)
             text, signatures = split_note(submission.note)
             head = TreeHead.parse(text)
+            epoch_of(head)
         except NoteError as error:
             return Answer(Status.MALFORMED, f"{error}\n")
         logs = self._logs.get(head.origin)
@@ -129,6 +131,8 @@ class Witness:
 def _judge(submission: Submission, head: TreeHead, newest: TreeHead | None) -> Answer | None:
     """Why `head` is not cosigned; None when it continues `newest`."""
     size, root = (newest.size, newest.root) if newest else (0, merkle.EMPTY_ROOT)
+    if newest and epoch_of(head) < epoch_of(newest):
+        return Answer(Status.INCONSISTENT, f"{FENCED}epoch {epoch_of(newest)} has been cosigned at {size} records\n")
     if submission.old_size != size or (head.size == size and head.root != root):
         return Answer(Status.CONFLICT, f"{size}\n", size)
     if size == 0 or head.size == size:

@@ -1,5 +1,4 @@
-"""`python -m affidavit.services.audit.maintenance archive|fsck|backup|restore|repair|rotate …`: work on a log without its
-service.
+"""`python -m affidavit.services.audit.maintenance NAME …`: work on a log without its service (the names are below).
 
 Settings are those of the audit service. Exit codes: 0 fine, 2 bad settings or wrong use, 3 the log is in use or its disk
 refuses, 4 the log is damaged.
@@ -9,10 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence.note import NoteError
 from affidavit.libs.settings import SettingsError, load
-from affidavit.services.audit import backup, fsck, repair, restore, rotate
+from affidavit.services.audit import backup, fsck, promote, repair, restore, rotate, standby
 from affidavit.services.audit.archive import command as archive_command
 from affidavit.services.audit.archive.places import open_archive
+from affidavit.services.audit.cosigning import WitnessAt
 from affidavit.services.audit.offline import Here, Work, silent
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.settings import AuditSettings
@@ -21,9 +22,11 @@ COMMANDS = {
     "archive": archive_command.main,
     "backup": backup.main,
     "fsck": fsck.main,
+    "promote": promote.main,
     "repair": repair.main,
     "restore": restore.main,
     "rotate": rotate.main,
+    "standby": standby.main,
 }
 
 
@@ -32,17 +35,18 @@ def run(argv: Sequence[str], work: Work) -> int:
     use or its disk refuses, 4 the log is damaged."""
     try:
         settings = load(AuditSettings, "audit", argv).values
-    except SettingsError as error:
+        witnesses = tuple(WitnessAt.parse(text) for text in settings.witnesses.split())
+    except (SettingsError, NoteError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     archive = lambda: open_archive(settings.archive_place, settings.archive_endpoint)  # noqa: E731
     folders = LogFolders.below(settings.home_path, settings.head_path, settings.key_source)
-    here = Here(folders, settings.tiles_path, archive)
+    here = Here(folders, settings.tiles_path, archive, witnesses)
     try:
         return work(here, _progress if sys.stderr.isatty() else silent)
     except AffidavitError as error:
         sys.stderr.write(f"{error.reason}: {error.message}\n")
-        return 4 if error.reason in ("LOG_DAMAGED", "HASH_MISMATCH") else 3
+        return 4 if error.reason in ("LOG_DAMAGED", "LOG_FENCED", "HASH_MISMATCH") else 3
     except OSError as error:
         sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
         return 3

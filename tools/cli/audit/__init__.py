@@ -16,6 +16,7 @@ from affidavit.tools.cli.audit import (
     prove,
     replay,
     show,
+    standby,
     tail,
     witness,
 )
@@ -35,6 +36,8 @@ app.command("fsck")(fsck.fsck)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("repair")(backup.repair)
+app.command("standby")(standby.standby)
+app.command("promote")(standby.promote)
 app.command("witness")(witness.witness)
 app.command("monitor")(monitor.monitor)
 app.add_typer(key.app, name="key")
