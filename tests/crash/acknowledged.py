@@ -11,7 +11,8 @@ import grpc
 from affidavit.audit.v1 import audit_pb2
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
-from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint, open_own_checkpoint
+from affidavit.libs.evidence.logkeys import LogKeys
+from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint
 from affidavit.libs.evidence.record import parse_leaf
 from affidavit.services.audit.head import HeadFile
 from tests.contract.audit_process import AuditProcess, append, head, item
@@ -62,7 +63,7 @@ def head_on_disk(home: Path) -> TreeHead:
     """The signed head as it lies in the data folder, its signature checked."""
     note = HeadFile(home / "audit" / "head").read()
     assert note is not None
-    return open_own_checkpoint(note, AuditProcess.key_of(home))
+    return LogKeys(AuditProcess.key_of(home)).open(note)
 
 
 async def check(audit: AuditProcess, heard: Heard, heads: Sequence[TreeHead] = ()) -> None:
