@@ -30,7 +30,7 @@ from affidavit.services.audit.store import Store, StoredTree, create_store
 
 SIDE = "side"
 _BATCH = 512
-_OPENINGS = 3  # a compaction of the running log may take a file away while it is being opened
+_OPENINGS = 10  # a flush or compaction of the running log may take a file away while it is being opened
 
 
 def back_up(
@@ -74,7 +74,7 @@ def _build(
     for folder in (copy.store.parent, copy.head, copy.keys):
         folder.mkdir(parents=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix="affidavit-backup-") as beside:
-        store = open_beside(source.store, Path(beside))
+        store = open_beside(source.store, Path(beside), head.size)
         try:
             _copy_store(store, copy.store, head, progress, elsewhere)
         finally:
@@ -110,13 +110,23 @@ def kept_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix in (PUBLIC_SUFFIX, CHECKPOINT_SUFFIX))
 
 
-def open_beside(path: Path, beside: Path) -> Store:
-    """The store of a log that may run: as it was when it was opened. Raises AffidavitError as `Store`."""
+def open_beside(path: Path, beside: Path, size: int) -> Store:
+    """The store of a log that may run: as it was when it was opened, with the `size` records that it had before.
+
+    A flush between RocksDB's reading of the tables' list and of the write-ahead log takes the latter away: what is then
+    open is whole, and lacks the newest records without a word. It is opened again.
+
+    Raises:
+        AffidavitError: as `Store`. A store that lacks records every time is given back: the caller says which.
+    """
     for _ in range(_OPENINGS - 1):
         try:
-            return Store(path, look=True, beside=beside)
+            store = Store(path, look=True, beside=beside)
         except AffidavitError:
             continue
+        if store.tree().size >= size:
+            return store
+        store.close()
     return Store(path, look=True, beside=beside)
 
 

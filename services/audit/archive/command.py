@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from affidavit.libs.evidence.note import TreeHead
 from affidavit.libs.evidence.record import time_text
 from affidavit.services.audit.archive.ledger import Archived, Ledger
 from affidavit.services.audit.archive.places import log_verifiers
 from affidavit.services.audit.archive.verify import Listed, list_archive, verify_archive
 from affidavit.services.audit.backup import open_beside
+from affidavit.services.audit.head import HeadFile
 from affidavit.services.audit.offline import Here, Progress, Run
 
 
@@ -41,8 +43,10 @@ def _known(here: Here) -> Sequence[Archived] | None:
     """What the store remembers of the archive, as it was when it was opened; None where there is no store."""
     if not here.folders.store.exists():
         return None
+    note = HeadFile(here.folders.head).read()
+    size = TreeHead.unverified(note).size if note else 0
     with tempfile.TemporaryDirectory(prefix="affidavit-archive-") as beside:
-        store = open_beside(here.folders.store, Path(beside))
+        store = open_beside(here.folders.store, Path(beside), size)
         try:
             return Ledger(store).segments
         finally:
