@@ -48,7 +48,7 @@ up: setup ## start the services; Ctrl-C stops them
 	@$(VENV)/bin/affidavit up
 
 test: setup ## the essential tests (8 minutes at most)
-	$(PY) -m pytest -m "not slow"
+	$(PY) -m pytest -m "not slow" -n 2 --dist loadfile
 
 test-all: setup lint ## every test, sanitizer builds included
 	$(PY) -m pytest

@@ -7,9 +7,10 @@ was taken over by another server.
 import asyncio
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from affidavit.libs.errors import AffidavitError
 from affidavit.libs.evidence import scrubstate
@@ -26,7 +27,6 @@ from affidavit.services.audit.archive.elsewhere import from_archive
 from affidavit.services.audit.archive.namedfiles import NamedFiles
 from affidavit.services.audit.archive.objects import ObjectStore
 from affidavit.services.audit.archive.places import log_verifiers, open_archive
-from affidavit.services.audit.cosigning import Cosigning, WitnessAt
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.publishing import Published, Publisher
@@ -36,6 +36,10 @@ from affidavit.services.audit.settings import AuditSettings
 from affidavit.services.audit.tilescrub import TileScrub
 from affidavit.services.audit.timestamping import Timestamping, authority
 from affidavit.services.audit.watch import HeadWatch
+from affidavit.services.audit.witnessat import WitnessAt
+
+if TYPE_CHECKING:
+    from affidavit.services.audit.cosigning import Cosigning
 
 # The writer thread gives the interpreter lock away at each sync and needs it back; Python's default of 5 ms would make
 # it wait longer for the event loop than for the disk.
@@ -46,7 +50,7 @@ async def serve(
     settings: AuditSettings,
     log: EvidenceLog,
     published: Published,
-    cosigning: Cosigning | None,
+    cosigning: "Cosigning | None",
     timestamping: Timestamping | None,
 ) -> None:
     """Serve `log` until SIGTERM or SIGINT, and close it."""
@@ -106,6 +110,14 @@ def _check_archive(settings: AuditSettings) -> None:
         get_logger("audit").warning("archive_unavailable", message=error.message)
 
 
+def _cosigning(log: EvidenceLog, witnesses: Sequence[WitnessAt], quorum: int, side: Path) -> "Cosigning | None":
+    if not witnesses:
+        return None
+    from affidavit.services.audit.cosigning import Cosigning  # its HTTP client takes 0.3 s to import
+
+    return Cosigning(log, witnesses, quorum, side)
+
+
 def main() -> int:
     try:
         settings = load(AuditSettings, "audit", sys.argv[1:]).values
@@ -137,7 +149,7 @@ def main() -> int:
         sys.stderr.write(f"LOG_UNAVAILABLE: {error}\n")
         return 3
     get_logger("audit").info("log_opened", origin=log.head.tree.origin, records=log.head.tree.size)
-    cosigning = Cosigning(log, witnesses, settings.witness_quorum, side) if witnesses else None
+    cosigning = _cosigning(log, witnesses, settings.witness_quorum, side)
     timestamping = Timestamping(log, stamps, home / "audit" / FOLDER) if stamps else None
     gc.freeze()  # what is there now stays: no collection between two commits has to look at it
     asyncio.run(serve(settings, log, published, cosigning, timestamping))

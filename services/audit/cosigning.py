@@ -7,13 +7,12 @@ evidence beside the log, never read at start: the log goes on without its witnes
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
 from affidavit.libs.errors import AffidavitError
-from affidavit.libs.evidence.cosignature import Cosigned, WitnessKey, cosignatures
+from affidavit.libs.evidence.cosignature import Cosigned, cosignatures
 from affidavit.libs.evidence.durablefile import make_folder, replace_file
 from affidavit.libs.evidence.note import NoteError, split_note
 from affidavit.libs.evidence.submission import FENCED, Submission
@@ -21,6 +20,7 @@ from affidavit.libs.telemetry import get_logger
 from affidavit.services.audit import metrics
 from affidavit.services.audit.head import SignedHead
 from affidavit.services.audit.log import EvidenceLog
+from affidavit.services.audit.witnessat import WitnessAt
 
 NAME = "cosigned"
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
@@ -35,22 +35,6 @@ class WitnessRefused(Exception):
     def __init__(self, message: str, *, inconsistent: bool = False) -> None:
         super().__init__(message)
         self.inconsistent = inconsistent
-
-
-@dataclass(frozen=True)
-class WitnessAt:
-    """A witness: where it answers, and the key that it signs with."""
-
-    url: str
-    key: WitnessKey
-
-    @classmethod
-    def parse(cls, text: str) -> "WitnessAt":
-        """Raises NoteError unless `text` is `name+id+base64=http://host:port`, the key and the submission prefix."""
-        at = text.find("=http")  # base64 may end in `=` too
-        if at < 0:
-            raise NoteError(f"{text!r} is no witness: name+id+base64=http://host:port")
-        return cls(text[at + 1 :].rstrip("/"), WitnessKey.parse(text[:at]))
 
 
 class Cosigning:

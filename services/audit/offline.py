@@ -6,8 +6,8 @@ from pathlib import Path
 
 from affidavit.services.audit.archive.elsewhere import Elsewhere, from_archive
 from affidavit.services.audit.archive.objects import ObjectStore
-from affidavit.services.audit.cosigning import WitnessAt
 from affidavit.services.audit.opening import LogFolders
+from affidavit.services.audit.witnessat import WitnessAt
 
 Progress = Callable[[str, int, int], None]  # what is read, records done, records in all
 

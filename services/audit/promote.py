@@ -32,7 +32,6 @@ from affidavit.libs.evidence.note import NoteError, TreeHead
 from affidavit.libs.evidence.submission import FENCED, Submission
 from affidavit.libs.evidence.tilepaths import CHECKPOINT
 from affidavit.libs.evidence.tiles import TileError
-from affidavit.services.audit.cosigning import WitnessAt
 from affidavit.services.audit.entry import entry_of
 from affidavit.services.audit.following import Follower, Forked, Source, refused
 from affidavit.services.audit.head import HeadFile, SignedHead
@@ -41,6 +40,7 @@ from affidavit.services.audit.offline import Here, Progress, Run, taken
 from affidavit.services.audit.opening import LogLock
 from affidavit.services.audit.publishing import Published
 from affidavit.services.audit.standby import marked_source, open_follower
+from affidavit.services.audit.witnessat import WitnessAt
 
 _TIMEOUT_S = 10
 _MAX_ANSWER_BYTES = 65_536

@@ -11,6 +11,8 @@ from affidavit.libs.evidence.note import TreeHead, Verifier, split_note
 from affidavit.libs.evidence.tiles import TileReader, folder_tiles
 from tests.contract.audit_process import AuditProcess, append, append_one, head, item
 
+pytestmark = pytest.mark.slow  # each starts services and commands anew
+
 
 @pytest.fixture
 def started() -> Iterator[list[AuditProcess]]:

@@ -10,9 +10,10 @@ from aiohttp.test_utils import TestServer
 from affidavit.libs.evidence.cosignature import cosignatures
 from affidavit.libs.evidence.note import TreeHead, Verifier, open_checkpoint, split_note
 from affidavit.services.audit.append_stream import entry_of
-from affidavit.services.audit.cosigning import Cosigning, WitnessAt
+from affidavit.services.audit.cosigning import Cosigning
 from affidavit.services.audit.log import EvidenceLog
 from affidavit.services.audit.opening import LogFolders
+from affidavit.services.audit.witnessat import WitnessAt
 from affidavit.tools.witness.monitor import Monitor, NotAppendOnly
 from affidavit.tools.witness.server import application
 from affidavit.tools.witness.witness import Witness

@@ -132,7 +132,7 @@ async def test_a_page_that_takes_too_long_fails_alone() -> None:
 
 
 async def test_a_document_that_takes_too_long_is_given_up() -> None:
-    with serving("--document-timeout-s", "0.3", "--workers", "1") as service:
+    with serving("--document-timeout-s", "1.0", "--workers", "1") as service:
         rendering = await render(service, pdf([Page(b"0 0 200 100 re f\n" * 2000)] * 1000))
         assert rendering.reason == "PARSER_TIMEOUT"
         assert rendering.pages

@@ -17,6 +17,8 @@ from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.store import Store
 from tests.contract.audit_process import AuditProcess, append, append_one, head, item
 
+pytestmark = pytest.mark.slow  # each starts services and commands anew
+
 COUNT = 600
 
 

@@ -19,6 +19,8 @@ from affidavit.services.audit.store import Store
 from affidavit.services.audit.storecheck import BACKUP
 from tests.contract.audit_process import AuditProcess, append, item
 
+pytestmark = pytest.mark.slow  # each starts services and commands anew
+
 COUNT = 600  # two full tiles and a partial one
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -28,6 +29,11 @@ from affidavit.services.audit.restore import restore
 from affidavit.services.audit.rotate import rotate
 from tests.contract.audit_process import item
 
+
+def unused_archive() -> NoReturn:
+    raise AssertionError("nothing was released to an archive")
+
+
 KILLED_ROTATION = """
 import os, signal, sys
 from pathlib import Path
@@ -50,10 +56,10 @@ def counted(change):
 for name in ("create_file", "replace_file", "_remove"):
     setattr(rotation, name, counted(getattr(rotation, name)))
 Store.commit = counted(Store.commit)
-HeadFile.write = counted(HeadFile.write)
+HeadFile.replace = counted(HeadFile.replace)
 rotate.rotate(LogFolders.below(Path(sys.argv[1])), KeySource())
 """
-STEPS = 8  # durable changes of a rotation of the log's own file
+STEPS = 9  # durable changes of a rotation of the log's own file, the head that opening replaces with them
 
 
 def add(folders: LogFolders, *names: str) -> list[Proven]:
@@ -195,7 +201,7 @@ def test_a_rotated_log_is_backed_up_restored_and_its_tiles_are_followed(tmp_path
     assert findings(home) == []  # the checkpoint published is the old key's
     back_up(folders, tmp_path / "copy", silent, with_keys=True)
     target = LogFolders.below(tmp_path / "again")
-    restore(tmp_path / "copy", Here(target, tmp_path / "again" / "audit" / "tiles"), silent)
+    restore(tmp_path / "copy", Here(target, tmp_path / "again" / "audit" / "tiles", unused_archive), silent)
     assert LogKeys.read(target.keys) == LogKeys.read(folders.keys)
     assert add(target, "after")[0].index == 2
     assert findings(tmp_path / "again") == []
@@ -239,7 +245,7 @@ def test_a_rotation_killed_at_any_step_leaves_a_log_that_starts(tmp_path: Path, 
     assert ended.returncode == (0 if step == STEPS else -signal.SIGKILL), ended.stderr
     (after,) = add(folders, "after")
     keys = LogKeys.read(folders.keys)
-    happened = step >= 2  # its record was committed
+    happened = step >= 3  # its record was committed
     assert after.index == (2 if happened else 1)
     assert (keys.current == first) != happened
     assert len(chain(folders)) == happened

@@ -14,6 +14,8 @@ from affidavit.services.audit.offline import silent
 from affidavit.services.audit.opening import LogFolders
 from tests.contract.audit_process import AuditProcess, append, append_one, head, item
 
+pytestmark = pytest.mark.slow  # each starts services and commands anew
+
 COUNT = 600
 
 

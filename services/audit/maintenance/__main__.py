@@ -13,10 +13,10 @@ from affidavit.libs.settings import SettingsError, load
 from affidavit.services.audit import backup, fsck, promote, repair, restore, rotate, standby
 from affidavit.services.audit.archive import command as archive_command
 from affidavit.services.audit.archive.places import open_archive
-from affidavit.services.audit.cosigning import WitnessAt
 from affidavit.services.audit.offline import Here, Work, silent
 from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.settings import AuditSettings
+from affidavit.services.audit.witnessat import WitnessAt
 
 COMMANDS = {
     "archive": archive_command.main,

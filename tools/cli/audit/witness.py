@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import typer
-from aiohttp import web
 
 from affidavit.libs.evidence.keys import KeyFileError
 from affidavit.libs.evidence.note import NoteError, Verifier, is_key_name
 from affidavit.tools.cli.exits import Exit, fail
-from affidavit.tools.witness.server import application
 from affidavit.tools.witness.witness import StateHeld, Witness
 
 
@@ -33,6 +31,10 @@ def witness(
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}", Exit.USAGE)
     print(running.verifier.text(), flush=True)
+    from aiohttp import web  # 0.3 s that no other command should take
+
+    from affidavit.tools.witness.server import application
+
     try:
         web.run_app(application(running), host=host, port=port, print=None)
     except OSError as error:
