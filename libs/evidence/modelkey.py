@@ -1,5 +1,6 @@
 """The models' key pair, `models.key` and `models.pub`: a pair of its own beside the log's."""
 
+import contextlib
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,8 +17,12 @@ def model_key(folder: Path) -> Ed25519PrivateKey:
         OSError: it cannot be read or made.
     """
     path = folder / "models.key"
-    key = load_private_key(path) if path.exists() else create_private_key(path)
+    if not path.exists():
+        with contextlib.suppress(FileExistsError):  # another process made it just now
+            create_private_key(path)
+    key = load_private_key(path)
     public = folder / "models.pub"
     if not public.exists():
-        create_file(public, public_pem(key.public_key()), 0o644)
+        with contextlib.suppress(FileExistsError):
+            create_file(public, public_pem(key.public_key()), 0o644)
     return key

@@ -91,7 +91,7 @@ def _archiving(settings: AuditSettings, log: EvidenceLog, appender: Appender) ->
         settings.archive_segment_records,
         None if keep < 0 else timedelta(days=keep),
     )
-    named = NamedFiles(models, keys)
+    named = NamedFiles(models, keys, settings.home_path / "models")
     verifiers = lambda: log_verifiers(keys, log.head.tree.origin)  # noqa: E731
     return Archiving(log, _opening(settings), named, rules, appender.on_writer, verifiers)
 

@@ -9,9 +9,13 @@ from pydantic import Field
 
 from affidavit.libs import runtime
 from affidavit.libs.errors import AffidavitError
+from affidavit.libs.evidence.keys import KeyFileError
+from affidavit.libs.evidence.modelkey import model_key
 from affidavit.libs.models import ModelFolder, default_models_folder
-from affidavit.libs.models.folder import describe
+from affidavit.libs.models.folder import Bundle, describe
+from affidavit.libs.models.signed import SignedModels
 from affidavit.libs.rpc import RpcSettings, ServiceHost
+from affidavit.libs.runtime import DataFolder
 from affidavit.libs.settings import SettingsError, load
 from affidavit.libs.telemetry import get_logger
 from affidavit.ocr.v1 import ocr_pb2_grpc
@@ -25,6 +29,7 @@ class OcrSettings(RpcSettings):
     """Reads page images. Send SIGHUP to take over changed max_batch, max_wait_us, sigma and hold_us."""
 
     address: str = Field(runtime.default_address("ocr"), description="host:port or unix:/path to listen on")
+    home: str = Field(default_factory=lambda: str(DataFolder.default().root), description="data folder")
     models_folder: str = Field("", description="folder of model and bundle cards; empty for the repository's own")
     bundle: str = Field("promoted", description="bundle version or alias to load")
     threads: int = Field(0, ge=0, le=1024, description="engine threads; 0 for $AFFIDAVIT_THREADS, else every core")
@@ -46,6 +51,7 @@ async def serve(settings: OcrSettings, argv: list[str]) -> None:
     bundle = folder.bundle(BUNDLE, settings.bundle)
     pipeline = OcrPipeline(bundle, threads=threads, scheduling=settings.scheduling())
     _log.info("loaded", threads=threads, **describe(bundle))
+    await asyncio.to_thread(_sign, bundle, settings.home)
     service = OcrService(
         pipeline,
         folder,
@@ -65,6 +71,16 @@ async def serve(settings: OcrSettings, argv: list[str]) -> None:
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     await host.run(canary=service.canary, close=pipeline.close)
+
+
+def _sign(bundle: Bundle, home: str) -> None:
+    """Keep the bundle, whose weights were verified, as signed at its first use; where nothing can be kept, pages are read
+    all the same, and whoever makes the first pack signs it."""
+    data = DataFolder(Path(home).expanduser())
+    try:
+        SignedModels(data.models).keep(bundle, lambda: model_key(data.keys))
+    except (OSError, KeyFileError) as error:
+        _log.warning("models_not_signed", message=f"{error}; packs are signed when they are made", home=str(data.root))
 
 
 def main(argv: list[str]) -> int:

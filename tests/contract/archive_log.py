@@ -49,7 +49,7 @@ class ArchivedLog:
             call()
 
         rules = Rules(self.retention, self._records, None)
-        named = NamedFiles(self._models, self.home / "keys")
+        named = NamedFiles(self._models, self.home / "keys", self.home / "models")
         archiving = Archiving(
             self.log, lambda: self.objects, named, rules, on_writer, lambda: self.verifiers(self.log.head.tree.origin)
         )

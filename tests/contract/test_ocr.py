@@ -67,7 +67,11 @@ def free_port() -> int:
 async def running(folder: Path, *flags: str) -> AsyncIterator[Server]:
     address, metrics = f"unix:{folder}/ocr.sock", f"127.0.0.1:{free_port()}"
     config = folder / "affidavit.yaml"
-    environment = os.environ | {"AFFIDAVIT_SHM": str(folder / "shm"), "AFFIDAVIT_CONFIG": str(config)}
+    environment = os.environ | {
+        "AFFIDAVIT_SHM": str(folder / "shm"),
+        "AFFIDAVIT_CONFIG": str(config),
+        "AFFIDAVIT_HOME": str(folder / "home"),
+    }
     arguments = ["-m", "affidavit.services.ocr", "--address", address, "--metrics-address", metrics, *flags]
     with (folder / "ocr.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(sys.executable, *arguments, env=environment, stderr=log)

@@ -1,5 +1,6 @@
 """From the log: a record, the records that it refers to, and every proof against one checkpoint."""
 
+import json
 from dataclasses import dataclass, field
 
 from affidavit.audit.v1 import audit_pb2, audit_pb2_grpc
@@ -33,6 +34,13 @@ class Collected:
     # Of every rotation of the log's key that the checkpoint covers: the handover, and its record as of the checkpoint.
     handovers: tuple[Handover, ...] = ()
     rotations: tuple[ProvedLeaf, ...] = ()
+
+    @property
+    def model_hashes(self) -> frozenset[bytes]:
+        """Of the models that the records name."""
+        leaves = (self.receipt.leaf, *(child.data for child in self.children))
+        steps = [step for leaf in leaves for step in json.loads(leaf)["steps"]]
+        return frozenset(bytes.fromhex(step["model_hash"]) for step in steps if step["model_hash"])
 
 
 async def gather(

@@ -17,6 +17,7 @@ from affidavit.libs.evidence.receipt import VerificationError, verify_receipt
 from affidavit.libs.evidence.rotation import RotationError
 from affidavit.libs.evidence.timestamps import TimestampError
 from affidavit.libs.models import default_models_folder
+from affidavit.libs.models.signed import SignedModels
 from affidavit.libs.rpc import connect
 from affidavit.libs.runtime import DataFolder
 from affidavit.tools.auditpack.archive import pack_members, zip_bytes
@@ -33,7 +34,7 @@ from affidavit.tools.stack.supervisor import StartFailed
 
 
 def write_pack(collected: Collected, data: DataFolder, result: bytes, input: bytes | None, output: Path) -> None:
-    """Check the record against result and input, sign its models, and write the zip; ends the command where one fails."""
+    """Check the record against result and input, and write the zip; ends the command where one fails."""
     key, timestamp = read_log_key(data.log_public_key), collected.timestamp
     try:
         if timestamp:
@@ -43,7 +44,8 @@ def write_pack(collected: Collected, data: DataFolder, result: bytes, input: byt
         for handover in collected.handovers:
             handover.verify()
         if leaf.bundle:
-            models = model_files(default_models_folder(), leaf.bundle, model_key(data.keys))
+            kept, used = SignedModels(data.models), collected.model_hashes
+            models = model_files(default_models_folder(), kept, leaf.bundle, used, lambda: model_key(data.keys))
         else:
             fail(f"record {leaf.index} ({leaf.kind}) is no model's answer: there is nothing to pack", Exit.USAGE)
         write_atomically(output, zip_bytes(pack_members(collected, public_pem(signer), models, result)))

@@ -1,13 +1,13 @@
-"""The models of a pack: each member's card and manifest, and one signed manifest over them."""
+"""The models of a pack: each member's card and manifest, and the signed manifest over them, as of their first use."""
 
-import hashlib
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.models import ModelFolder, load_weights
+from affidavit.libs.models.signed import CARD, MANIFEST, PUBLIC, SIGNATURE, SignedBundle, SignedModels
 
 
 @dataclass(frozen=True)
@@ -17,21 +17,28 @@ class ModelFiles:
     files: dict[str, bytes]
 
 
-def model_files(root: Path, reference: str, key: Ed25519PrivateKey) -> ModelFiles:
-    """Sign the members of `bundle@version`, once their weights here are what their cards pin.
+def model_files(
+    root: Path, kept: SignedModels, reference: str, used: Set[bytes], key: Callable[[], Ed25519PrivateKey]
+) -> ModelFiles:
+    """The members of `bundle@version` as they were signed when it was first used; else signed now, once their weights in
+    `root` are what their cards pin.
+
+    Args:
+        used: hashes of models that it must have.
 
     Raises:
-        AffidavitError: BUNDLE_NOT_FOUND, MODEL_UNVERIFIED.
+        AffidavitError: BUNDLE_NOT_FOUND, MODEL_UNVERIFIED, HASH_MISMATCH. OSError.
     """
+    signed = kept.find(reference, used) or _sign(root, kept, reference, key)
+    files = {name: signed.files[name] for name in (MANIFEST, SIGNATURE, PUBLIC)}
+    for name, model_hash in signed.models.items():
+        model = kept.model(model_hash)
+        files |= {name: model[MANIFEST], name.replace(MANIFEST, CARD): model[CARD]}
+    return ModelFiles(files)
+
+
+def _sign(root: Path, kept: SignedModels, reference: str, key: Callable[[], Ed25519PrivateKey]) -> SignedBundle:
     bundle = ModelFolder(root).bundle(reference.partition("@")[0], reference)
-    files: dict[str, bytes] = {}
-    lines: list[str] = []
     for member in bundle.members.values():
         load_weights(member).close()
-        folder = f"models/{member.card.model_id}/{member.card.version}"
-        files[f"{folder}/model.yaml"] = (member.folder / "model.yaml").read_bytes()
-        files[f"{folder}/model.manifest"] = member.manifest
-        lines.append(f"{hashlib.sha256(member.manifest).hexdigest()}  {folder}/model.manifest\n")
-    manifest = "".join(sorted(lines, key=lambda line: line[66:])).encode()
-    files |= {"model.manifest": manifest, "model.sig": key.sign(manifest), "model.pub": public_pem(key.public_key())}
-    return ModelFiles(files)
+    return kept.keep(bundle, key)

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from affidavit.libs.errors import AffidavitError
-from affidavit.libs.evidence.keys import PUBLIC_NAME, KeyFileError, load_public_key
+from affidavit.libs.evidence.keys import KeyFileError
+from affidavit.libs.evidence.logkeys import LogKeys
 from affidavit.libs.evidence.note import Verifier
 from affidavit.services.audit.archive.folder import FolderStore
 from affidavit.services.audit.archive.objects import ObjectStore
@@ -31,17 +32,16 @@ def open_archive(place: str, endpoint: str) -> ObjectStore:
 
 
 def log_verifiers(keys: Path, origin: str) -> list[Verifier]:
-    """The log's keys, under its origin: `log.pub`, and those that it had before, which stand beside it.
+    """The log's keys, under its origin: `log.pub`, and those that were rotated away, each up to where it was.
 
     Raises:
-        AffidavitError: LOG_UNAVAILABLE: there is no public key of the log.
+        AffidavitError: LOG_UNAVAILABLE: there is no public key of the log, or one cannot be read.
     """
-    found: list[Verifier] = []
-    for path in sorted(keys.glob("log*.pub")):
-        try:
-            found.append(Verifier(origin, load_public_key(path)))
-        except (KeyFileError, OSError) as error:
-            raise AffidavitError("LOG_UNAVAILABLE", f"{path} cannot be read: {error}") from None
-    if not found:
-        raise AffidavitError("LOG_UNAVAILABLE", f"{keys / PUBLIC_NAME} is missing: nothing can be verified without it")
-    return found
+    try:
+        return LogKeys.read(keys).verifiers(origin)
+    except FileNotFoundError as error:
+        raise AffidavitError(
+            "LOG_UNAVAILABLE", f"{error.filename} is missing: nothing can be verified without it"
+        ) from None
+    except (KeyFileError, OSError) as error:
+        raise AffidavitError("LOG_UNAVAILABLE", f"a public key of the log cannot be read: {error}") from None

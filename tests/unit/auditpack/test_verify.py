@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,11 +23,12 @@ from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.evidence.note import TreeHead, sign_checkpoint
 from affidavit.libs.evidence.record import leaf_bytes
 from affidavit.libs.models import ModelFolder, default_models_folder
+from affidavit.libs.models.signed import SignedModels
 from affidavit.services.audit.development_authority import DevelopmentAuthority
 from affidavit.tools.auditpack import verify
 from affidavit.tools.auditpack.archive import HERE, pack_members, zip_bytes
 from affidavit.tools.auditpack.collect import Collected, ProvedLeaf
-from affidavit.tools.auditpack.models import model_files
+from affidavit.tools.auditpack.models import ModelFiles, model_files
 
 LOG = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 MODELS = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
@@ -42,6 +44,11 @@ CASES = [
 
 def draft(**fields) -> evidence_pb2.RecordDraft:
     return evidence_pb2.RecordDraft(tenant="default", request_id="r", status="ok", phase=1, **fields)
+
+
+def models_of(used: frozenset[bytes]) -> ModelFiles:
+    with tempfile.TemporaryDirectory() as folder:
+        return model_files(default_models_folder(), SignedModels(Path(folder)), BUNDLE, used, lambda: MODELS)
 
 
 def make_pack() -> dict[str, bytes]:
@@ -75,7 +82,7 @@ def make_pack() -> dict[str, bytes]:
         inclusion_proof=evidence_pb2.InclusionProof(leaf_index=4, tree_size=len(leaves), hashes=path(4)),
     )
     related = [ProvedLeaf(leaves[i], path(i)) for i in (0, 2, 3)]
-    models = model_files(default_models_folder(), BUNDLE, MODELS)
+    models = models_of(frozenset(m.model_hash for m in members.values()))
     return pack_members(
         Collected(receipt, related[0], tuple(related[1:])), public_pem(LOG.public_key()), models, RESULT
     )

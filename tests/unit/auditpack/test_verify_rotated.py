@@ -9,7 +9,6 @@ from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.evidence.keysource import KeySource
 from affidavit.libs.evidence.logkeys import LogKeys
-from affidavit.libs.models import default_models_folder
 from affidavit.services.audit.append_stream import entry_of, receipt
 from affidavit.services.audit.handovers import handovers
 from affidavit.services.audit.log import EvidenceLog
@@ -17,9 +16,8 @@ from affidavit.services.audit.opening import LogFolders
 from affidavit.services.audit.rotate import rotate
 from affidavit.tools.auditpack.archive import pack_members
 from affidavit.tools.auditpack.collect import Collected, ProvedLeaf
-from affidavit.tools.auditpack.models import model_files
 from tests.contract.audit_process import item, result_of
-from tests.unit.auditpack.test_verify import BUNDLE, MODELS, judge
+from tests.unit.auditpack.test_verify import BUNDLE, judge, models_of
 
 
 def packed(home: Path, rotations: int) -> tuple[dict[str, bytes], list[bytes]]:
@@ -38,8 +36,7 @@ def packed(home: Path, rotations: int) -> tuple[dict[str, bytes], list[bytes]]:
     collected = Collected(
         receipt(proven), None, (), None, tuple(found), tuple(ProvedLeaf(p.leaf, tuple(p.path)) for p in proved)
     )
-    models = model_files(default_models_folder(), BUNDLE, MODELS)
-    return pack_members(collected, pems[-1], models, result_of("r0-0")), pems
+    return pack_members(collected, pems[-1], models_of(frozenset()), result_of("r0-0")), pems
 
 
 @pytest.fixture(scope="module")
