@@ -19,6 +19,7 @@ from rfc3161_client import HashAlgorithm, TimestampRequestBuilder
 from affidavit.evidence.v1 import evidence_pb2
 from affidavit.libs.evidence import merkle
 from affidavit.libs.evidence.commitment import commit
+from affidavit.libs.evidence.cosignature import WitnessKey, cosign
 from affidavit.libs.evidence.keys import public_pem
 from affidavit.libs.evidence.note import TreeHead, sign_checkpoint
 from affidavit.libs.evidence.record import leaf_bytes
@@ -129,6 +130,53 @@ def test_a_changed_missing_or_grown_member_is_named(name: str, tmp_path: Path, m
         assert judge(tmp_path, PACK | {name: one}, monkeypatch=monkeypatch).startswith("NOT verified"), one
     without = {n: d for n, d in PACK.items() if n != name}
     assert judge(tmp_path, without, monkeypatch=monkeypatch).startswith("NOT verified")
+
+
+WITNESS, OTHER_WITNESS = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (7, 8))
+WITNESS_KEY, OTHER_KEY = (
+    WitnessKey(name, key.public_key()).text()
+    for name, key in (("witness.example/w1", WITNESS), ("witness.example/w2", OTHER_WITNESS))
+)
+
+
+def cosigned(time: int = 1_764_547_200) -> dict[str, bytes]:
+    """The pack with one witness's cosignature in its checkpoint."""
+    note = PACK["checkpoint"]
+    text = note.decode().partition("\n\n")[0] + "\n"
+    more = note + cosign(text, "witness.example/w1", WITNESS, time).line().encode()
+    tlog_proof = PACK["record.tlog-proof"].removesuffix(note) + more
+    return PACK | {"checkpoint": more, "record.tlog-proof": tlog_proof}
+
+
+def test_a_witnesss_cosignature_is_checked_when_its_key_is_given_and_counted_when_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = cosigned()
+    assert judge(tmp_path, pack, monkeypatch=monkeypatch) == ""
+    assert judge(tmp_path, pack, "--witness", WITNESS_KEY, monkeypatch=monkeypatch) == ""
+    (tmp_path / "audit.zip").write_bytes(zip_bytes(pack))
+    for flags, said in (([], "0 checked, 1 NOT checked"), (["--witness", WITNESS_KEY], "1 checked, 0 NOT checked")):
+        command = [sys.executable, "-I", str(HERE / "verify.py"), str(tmp_path / "audit.zip"), *flags]
+        assert said in subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def test_a_cosignature_that_is_missing_or_of_another_time_or_text_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(pack: dict[str, bytes], *keys: str) -> str:
+        return judge(tmp_path, pack, *(flag for key in keys for flag in ("--witness", key)), monkeypatch=monkeypatch)
+
+    pack = cosigned()
+    assert said(pack, WITNESS_KEY) == ""
+    assert "not cosigned by witness.example/w1" in said(PACK, WITNESS_KEY)
+    assert "not cosigned by witness.example/w2" in said(pack, WITNESS_KEY, OTHER_KEY)
+    line = pack["checkpoint"].splitlines()[-1]
+    blob = base64.b64decode(line.split()[-1])
+    for place in (4, 11, 12, len(blob) - 1):  # its time, its signature
+        changed = blob[:place] + bytes([blob[place] ^ 1]) + blob[place + 1 :]
+        forged = {n: d.replace(base64.b64encode(blob), base64.b64encode(changed)) for n, d in pack.items()}
+        assert "cosignature of witness.example/w1" in said(forged, WITNESS_KEY)
+    assert "no witness's Ed25519 key" in said(pack, WITNESS_KEY[:-4] + "AAA=")
 
 
 async def test_a_timestamp_is_checked_against_the_authority_that_the_auditor_trusts(
