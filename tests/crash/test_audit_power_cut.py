@@ -116,12 +116,11 @@ async def test_no_power_cut_leaves_a_published_checkpoint_without_its_tiles(tmp_
     assert sizes[-1] == 600
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
-    await cut_and_check(tmp_path, seed)
+async def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    await cut_and_check(tmp_path, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3, 60))
-async def test_one_hundred_and_fifty_power_cuts_lose_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(1, 60))
+async def test_many_power_cuts_lose_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
     await cut_and_check(tmp_path, seed)
