@@ -40,7 +40,8 @@ def quads(draw: st.DrawFn) -> np.ndarray:
     width, height = draw(st.floats(8, 90)), draw(st.floats(8, 40))
     turn = draw(st.floats(0, 2 * math.pi))
     pull = draw(st.lists(st.floats(-0.15, 0.15), min_size=8, max_size=8))
-    box = np.array([[0, 0], [width, 0], [width, height], [0, height]]) + np.array(pull).reshape(4, 2) * min(width, height)
+    pulled = np.array(pull).reshape(4, 2) * min(width, height)
+    box = np.array([[0, 0], [width, 0], [width, height], [0, height]]) + pulled
     rotation = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
     return (box @ rotation + (x, y)).astype(np.float32)
 
